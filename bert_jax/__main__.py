@@ -1,0 +1,63 @@
+"""The `bert-jax VERB` command: parses the verb and hands over to its module."""
+
+import argparse
+import importlib
+import sys
+
+from bert_jax.errors import PREEMPTED_STATUS, USER_ERROR_STATUS, Preempted, UserError
+
+# verb: (module with DESCRIPTION, EXAMPLE, add_arguments(parser) and run(args), one-line summary)
+VERBS = {
+    "vocab": ("bert_jax.text.vocab", "train a vocabulary from text"),
+    "prepare": ("bert_jax.data.prepare", "turn text into training examples"),
+    "pretrain": ("bert_jax.pretrain", "pretrain an encoder; run again to resume"),
+    "predict": ("bert_jax.predict", "predict from a checkpoint"),
+    "report": ("bert_jax.report", "write a run's report as one HTML file"),
+}
+
+
+def _usage():
+    lines = ["usage: bert-jax VERB [options]    (bert-jax VERB --help tells more)", ""]
+    lines += [f"  {verb:10} {summary}" for verb, (_, summary) in VERBS.items()]
+    return "\n".join(lines)
+
+
+def run_verb(verb, arguments):
+    """Runs one verb in this process; raises UserError and Preempted to the caller."""
+    module = importlib.import_module(VERBS[verb][0])
+    parser = argparse.ArgumentParser(
+        prog=f"bert-jax {verb}",
+        description=module.DESCRIPTION,
+        epilog="example:\n  " + module.EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    module.add_arguments(parser)
+    if hasattr(module, "run_with_overrides"):  # verbs that read a config: --config.key=value
+        args, overrides = parser.parse_known_args(arguments)
+        return module.run_with_overrides(args, overrides)
+    return module.run(parser.parse_args(arguments))
+
+
+def main(arguments=None):
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(_usage())
+        return 0
+    verb = arguments[0]
+    if verb not in VERBS:
+        print(f"bert-jax: no verb {verb!r}; the verbs are {', '.join(VERBS)}", file=sys.stderr)
+        return USER_ERROR_STATUS
+    try:
+        run_verb(verb, arguments[1:])
+    except UserError as error:
+        print(f"bert-jax {verb}: {error}", file=sys.stderr)
+        return USER_ERROR_STATUS
+    except Preempted as stop:
+        print(f"bert-jax {verb}: {stop}", file=sys.stderr)
+        return PREEMPTED_STATUS
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,262 @@
+"""Save, verify, restore: Orbax writes the arrays, a manifest of sha256 says that they are whole.
+
+A checkpoint is the folder `checkpoints/<step>` with the items `params` and `optimizer` and, written last, the file
+`manifest.json`: its presence is the commit, its hashes are checked before anything is restored (Orbax alone restores
+a flipped bit without a word). Nothing that could hold training is ever deleted except by the retention rule: what
+stands in the way of a save is moved aside.
+"""
+
+import concurrent.futures
+import hashlib
+import json
+import logging
+import re
+
+import jax
+import orbax.checkpoint as ocp
+from etils import epath
+from jax.experimental import multihost_utils
+
+from bert_jax.errors import UserError
+
+MANIFEST = "manifest.json"
+FORMAT = 1
+_ITEMS = ("params", "optimizer")
+
+logging.getLogger("absl").setLevel(logging.ERROR)  # Orbax tells each step of its own work
+
+
+class Checkpoints:
+    """The checkpoints of one run: asynchronous saves, the newest `keep` kept and the best by held-out loss."""
+
+    def __init__(self, workdir, keep=3):
+        self.folder = epath.Path(workdir) / "checkpoints"
+        self.keep = keep
+        self._orbax = ocp.AsyncCheckpointer(ocp.CompositeCheckpointHandler(*_ITEMS))
+        self._executor = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="commit")
+        self._pending = None
+        if jax.process_index() == 0:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            for unfinished in self.folder.glob("*.orbax-checkpoint-tmp*"):
+                unfinished.rmtree()  # of a save that was killed; Orbax renames it when it is whole
+
+    def save(self, state, record):
+        """Starts a save of `state` and of `record` (JSON) under its step; training may go on when this returns.
+
+        Raises UserError if an earlier save failed, naming the reason.
+        """
+        self.wait()
+        folder = self.folder / str(record["step"])
+        if jax.process_index() == 0 and folder.exists():
+            _move_aside(folder)
+        optimizer = {"opt_state": state["opt_state"], "step": state["step"], "examples": state["examples"]}
+        items = ocp.args.Composite(
+            params=ocp.args.StandardSave(state["params"]), optimizer=ocp.args.StandardSave(optimizer)
+        )
+        with _writing(folder):
+            self._orbax.save(folder, items)
+        self._pending = self._executor.submit(self._commit, folder, record)
+
+    def check(self):
+        """Raises the error of a failed background save, if there is one."""
+        if self._pending is not None and self._pending.done():
+            self.wait()
+
+    def wait(self):
+        """Waits for the save under way, if any. Raises UserError if it failed."""
+        pending, self._pending = self._pending, None
+        if pending is not None:
+            pending.result()
+
+    def close(self):
+        self.wait()
+        self._orbax.close()
+        self._executor.shutdown()
+
+    def _commit(self, folder, record):
+        with _writing(folder):
+            self._orbax.wait_until_finished()  # after this the data of every process is in place
+            if jax.process_index() == 0:
+                _write_manifest(folder, record)
+                self._retire()
+
+    def _retire(self):
+        """Deletes what is neither among the newest nor the best; the manifest first, so that no half looks whole."""
+        records = {step: read_record(self.folder / str(step)) for step in committed_steps(self.folder)}
+        kept = set(sorted(records)[-self.keep :])
+        phase = max(record["phase"] for record in records.values())  # losses of two phases do not compare
+        scored = [
+            (record["heldout_loss"], step)
+            for step, record in records.items()
+            if record["phase"] == phase and record["heldout_loss"] is not None
+        ]
+        if scored:
+            kept.add(min(scored)[1])
+        for step in set(records) - kept:
+            (self.folder / str(step) / MANIFEST).unlink()
+            (self.folder / str(step)).rmtree()
+
+    def newest_intact(self, log):
+        """The step of the newest checkpoint whose files equal its manifest; None where none was ever committed.
+
+        Each damaged one is told by `log`. Raises UserError when all are damaged: starting over is the user's to say.
+        """
+        step = -1
+        if jax.process_index() == 0:
+            step = self._newest_intact_here(log)
+        step = int(multihost_utils.broadcast_one_to_all(step))
+        if step == -2:
+            raise UserError(f"{self.folder}: no checkpoint there is intact; move the folder away to start from scratch")
+        return None if step == -1 else step
+
+    def _newest_intact_here(self, log):
+        steps = committed_steps(self.folder)
+        for path in self.folder.iterdir():
+            if path.name.isdigit() and int(path.name) not in steps:
+                log(f"checkpoint {path.name}: its save was not finished; not used")
+        for step in reversed(steps):
+            damage = find_damage(self.folder / str(step))
+            if damage is None:
+                return step
+            log(f"checkpoint {step}: {damage}; trying the one before it")
+        return -2 if steps else -1
+
+    def restore(self, step, shapes):
+        """The state saved at `step`; `shapes` is the state as ShapeDtypeStructs with the shardings wanted now.
+
+        The device count may differ from the one that saved. Raises UserError where the trees do not fit.
+        """
+        optimizer = {name: shapes[name] for name in ("opt_state", "step", "examples")}
+        items = ocp.args.Composite(
+            params=ocp.args.StandardRestore(shapes["params"]), optimizer=ocp.args.StandardRestore(optimizer)
+        )
+        restored = self._orbax.restore(self.folder / str(step), args=items)
+        return {"params": restored["params"], **restored["optimizer"]}
+
+
+def restore_params(folder, shapes=None):
+    """The parameters alone of the checkpoint in `folder` (a step's), as a nested dict on this process's devices."""
+    damage = find_damage(folder)
+    if damage:
+        raise UserError(f"checkpoint {folder}: {damage}")
+    with ocp.Checkpointer(ocp.StandardCheckpointHandler()) as reader:
+        return reader.restore(epath.Path(folder) / "params", args=ocp.args.StandardRestore(shapes))
+
+
+def committed_steps(folder):
+    """Steps with a manifest, ascending."""
+    folder = epath.Path(folder)
+    if not folder.is_dir():
+        return []
+    return sorted(int(p.name) for p in folder.iterdir() if p.name.isdigit() and (p / MANIFEST).exists())
+
+
+def read_record(folder):
+    """The JSON record that was saved with a checkpoint; UserError if its manifest is damaged."""
+    body = _read_manifest(folder)
+    if body is None:
+        raise UserError(f"checkpoint {folder}: {MANIFEST} is damaged")
+    return body["record"]
+
+
+def find_damage(folder):
+    """What differs between a checkpoint's files and its manifest, in words; None for an intact one."""
+    folder = epath.Path(folder)
+    body = _read_manifest(folder)
+    if body is None:
+        return f"{MANIFEST} is missing or damaged"
+    present = {str(path.relative_to(folder)) for path in _files(folder)}
+    for name, digest in body["files"].items():
+        if name not in present:
+            return f"the file {name} is missing"
+        if _sha256(folder / name) != digest:
+            return f"the file {name} differs from its manifest"
+    return None
+
+
+def resolve(path):
+    """The (run folder, step folder) that `--checkpoint=PATH` names: a run, its `checkpoints`, or one step of it."""
+    path = epath.Path(path)
+    if not path.exists():
+        raise UserError(f"--checkpoint {path}: no such folder")
+    if (path / MANIFEST).exists():
+        return path.parent.parent, path
+    checkpoints = path if path.name == "checkpoints" else path / "checkpoints"
+    steps = committed_steps(checkpoints)
+    if not steps:
+        raise UserError(f"--checkpoint {path}: found no checkpoint there; expected a run's workdir or one of its steps")
+    return checkpoints.parent, checkpoints / str(steps[-1])
+
+
+def describe_difference(saved, wanted):
+    """How two settings (nested dicts) differ: "layers 12 -> 24, ..."; empty where they are equal."""
+    flat_saved, flat_wanted = (dict(_flatten(settings)) for settings in (saved, wanted))
+    names = [name for name in {**flat_saved, **flat_wanted} if flat_saved.get(name) != flat_wanted.get(name)]
+    return ", ".join(f"{name} {flat_saved.get(name)} -> {flat_wanted.get(name)}" for name in names)
+
+
+def _flatten(settings, prefix=""):
+    for name, value in settings.items():
+        if isinstance(value, dict):
+            yield from _flatten(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def _write_manifest(folder, record):
+    files = {str(path.relative_to(folder)): _sha256(path) for path in _files(folder)}
+    body = {"format": FORMAT, "record": record, "files": files}
+    text = json.dumps({"body": body, "sha256": _digest(body)}, indent=1)
+    partial = folder / (MANIFEST + ".partial")
+    partial.write_text(text)
+    partial.replace(folder / MANIFEST)
+
+
+def _read_manifest(folder):
+    try:
+        manifest = json.loads((epath.Path(folder) / MANIFEST).read_text())
+        return manifest["body"] if _digest(manifest["body"]) == manifest["sha256"] else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _digest(body):
+    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+
+
+def _sha256(path):
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while piece := file.read(1 << 22):
+            digest.update(piece)
+    return digest.hexdigest()
+
+
+def _files(folder):
+    for path in sorted(folder.iterdir()):
+        if path.is_dir():
+            yield from _files(path)
+        elif not path.name.startswith(MANIFEST):
+            yield path
+
+
+def _move_aside(folder):
+    taken = [path.name for path in folder.parent.iterdir()]
+    number = next(n for n in range(1, len(taken) + 2) if f"{folder.name}.aside{n}" not in taken)
+    folder.rename(folder.parent / f"{folder.name}.aside{number}")
+
+
+class _writing:
+    """Turns a failed write into one line that names the folder and the reason."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, trace):
+        # TensorStore reports the system's error as a ValueError with the reason in words.
+        reason = error and re.search(r"No space left[^\]\"';]*|Read-only file system|Permission denied", str(error))
+        if error is not None and (reason or isinstance(error, OSError)):
+            raise UserError(f"cannot write checkpoint {self.folder}: {reason[0] if reason else error}") from error

@@ -1,0 +1,88 @@
+"""Losses and metrics as weighted sums, so that they mean the same on any number of devices or microbatches.
+
+Shapes: B rows, P predictions a row, V vocabulary. A loss is sum(w * ce) / sum(w) over the whole global batch (or
+evaluation set): sums are added over devices, microbatches and batches, and divided once, at the end.
+"""
+
+import jax
+import jax.numpy as jnp
+
+HEADS = ("mlm", "nsp")
+
+
+def mlm_sums(logits_BxPxV: jax.Array, labels_BxP: jax.Array, weights_BxP: jax.Array) -> dict[str, jax.Array]:
+    """Sums of the masked-language-model head over the predictions: `mlm_loss` (nats), `mlm_weight`, `mlm_correct`.
+
+    Labels are token ids, weights 1 (or any positive number) for a prediction and 0 for an unused slot, whose label
+    may be anything (-100 too). A label of positive weight outside [0, V) makes the loss NaN instead of being clamped.
+    """
+    return _head_sums("mlm", logits_BxPxV, labels_BxP, weights_BxP)
+
+
+def nsp_sums(logits_Bx2: jax.Array, labels_B: jax.Array, weights_B: jax.Array) -> dict[str, jax.Array]:
+    """Sums of the next-sentence head over the rows: `nsp_loss` (nats), `nsp_weight`, `nsp_correct`.
+
+    Label 1 says that the second segment is random. A weight of 0 leaves out a row that only fills the batch.
+    """
+    return _head_sums("nsp", logits_Bx2, labels_B, weights_B)
+
+
+def _head_sums(head, logits, labels, weights):
+    weights = weights.astype(jnp.float32)
+    ce = _cross_entropy(logits, labels)
+    correct = jnp.argmax(logits, axis=-1) == labels
+    return {
+        # Chosen, not multiplied by 0: the cross-entropy of an unused slot may be NaN.
+        f"{head}_loss": jnp.sum(jnp.where(weights > 0, weights * ce, 0.0)),
+        f"{head}_weight": jnp.sum(weights),
+        f"{head}_correct": jnp.sum(weights * correct),
+    }
+
+
+def _cross_entropy(logits, labels):
+    """Cross-entropy in nats, float32 whatever the logits are; NaN for a label outside the vocabulary."""
+    logits = logits.astype(jnp.float32)
+    size = logits.shape[-1]
+    # Summing over a comparison instead of gathering keeps the gradient free of a scatter: on a TPU all of it then
+    # fuses, and the float32 logits are never in memory (0.3 GB against 0.9 GB a v5e chip at 64 x 77 predictions).
+    label_logits = jnp.sum(jnp.where(jnp.arange(size) == labels[..., None], logits, 0.0), axis=-1)
+    ce = jax.nn.logsumexp(logits, axis=-1) - label_logits
+    return jnp.where((labels >= 0) & (labels < size), ce, jnp.nan)
+
+
+def weight_totals(mlm_weights_BxP: jax.Array | None = None, nsp_weights_B: jax.Array | None = None):
+    """The denominators of a whole global batch, known before its forward pass; a head that is None has none."""
+    given = {"mlm": mlm_weights_BxP, "nsp": nsp_weights_B}
+    return {f"{head}_weight": jnp.sum(w, dtype=jnp.float32) for head, w in given.items() if w is not None}
+
+
+def contribution(sums: dict[str, jax.Array], totals: dict[str, jax.Array]) -> jax.Array:
+    """What the rows behind `sums` add to the loss of a global batch whose `weight_totals` are `totals`.
+
+    Summed over the microbatches of a batch it is the batch's loss, and so is its gradient.
+    """
+    return sum(_ratio(sums[f"{head}_loss"], totals[f"{head}_weight"]) for head in _heads(sums))
+
+
+def finish(sums: dict[str, jax.Array]) -> dict[str, jax.Array]:
+    """Metrics from summed sums: per head `_loss` (nats) and `_accuracy`, `mlm_perplexity`, and `loss`, their total.
+
+    All are 0 (the perplexity 1) for a head where nothing was counted.
+    """
+    metrics = {}
+    for head in _heads(sums):
+        metrics[f"{head}_loss"] = _ratio(sums[f"{head}_loss"], sums[f"{head}_weight"])
+        metrics[f"{head}_accuracy"] = _ratio(sums[f"{head}_correct"], sums[f"{head}_weight"])
+    if "mlm_loss" in metrics:
+        metrics["mlm_perplexity"] = jnp.exp(metrics["mlm_loss"])
+    metrics["loss"] = sum(metrics[f"{head}_loss"] for head in _heads(sums))
+    return metrics
+
+
+def _heads(sums):
+    return [head for head in HEADS if f"{head}_loss" in sums]
+
+
+def _ratio(total, weight):
+    """total / weight, or 0 where the weight is 0; the inner `where` keeps the gradient finite there."""
+    return jnp.where(weight > 0, total / jnp.where(weight > 0, weight, 1.0), 0.0)

@@ -1,0 +1,164 @@
+"""The encoder: embeddings and a stack of blocks, as functions of a plain nested dict of parameters.
+
+Parameters under `layers/` carry a leading axis N: one `Block` is initialised N times by `vmap` and applied by
+`lax.scan`. NNX holds the modules; nothing else of it is used.
+"""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from bert_jax.errors import UserError
+from bert_jax.model import layers
+
+
+class Embeddings(nnx.Module):
+    """Sum of word, position and segment-type embeddings, normalised; dropout after the norm."""
+
+    def __init__(self, config, compute, *, rngs):
+        self.config, self.compute = config, compute
+        self.word = layers.embed(config, config.vocab_size, rngs=rngs)
+        self.position = layers.embed(config, config.max_positions, rngs=rngs)
+        self.token_type = layers.embed(config, config.segment_types, rngs=rngs)
+        self.norm = layers.layer_norm(config, compute, rngs=rngs)
+
+    def __call__(self, input_ids_BxL, token_type_ids_BxL, key):
+        length = input_ids_BxL.shape[1]
+        if length > self.config.max_positions:
+            raise UserError(f"input of {length} tokens: model.max_positions is {self.config.max_positions}")
+        # mode="fill": an id outside the table gives NaN, not the clamped last row.
+        words = self.word.embedding.at[input_ids_BxL].get(mode="fill", fill_value=jnp.nan)
+        # Two segment types: a product with one-hot rows beats a gather, whose gradient is a scatter.
+        types = jax.nn.one_hot(token_type_ids_BxL, self.config.segment_types) @ self.token_type.embedding[...]
+        x_BxLxD = self.norm(words + self.position.embedding[:length] + types)
+        return layers.dropout(x_BxLxD, key, self.config.dropout)
+
+
+class Attention(nnx.Module):
+    """Multi-head self-attention over the real tokens of a row."""
+
+    def __init__(self, config, compute, *, rngs):
+        self.config, self.compute = config, compute
+        heads = (config.heads, config.head_size)
+        self.query = layers.linear(config, compute, config.hidden, heads, rngs=rngs)
+        self.key = layers.linear(config, compute, config.hidden, heads, rngs=rngs)
+        self.value = layers.linear(config, compute, config.hidden, heads, rngs=rngs)
+        self.out = layers.linear(config, compute, heads, config.hidden, axis=(-2, -1), rngs=rngs)
+        self.norm = layers.layer_norm(config, compute, rngs=rngs)
+
+    def __call__(self, x_BxLxD, mask_BxL, keys):
+        """Returns the normalised sum of x and attention, [B, L, D], and the probabilities [B, H, L, L] in float32."""
+        q_BxLxHxK = self.query(x_BxLxD) * self.config.head_size**-0.5
+        scores = jnp.einsum("bqhk,bthk->bhqt", q_BxLxHxK, self.key(x_BxLxD), preferred_element_type=jnp.float32)
+        # A finite minimum: a row that is all padding gives a uniform distribution, not NaN.
+        scores = jnp.where(mask_BxL[:, None, None, :], scores, jnp.finfo(jnp.float32).min)
+        probabilities_BxHxLxL = jax.nn.softmax(scores)
+        weights = layers.dropout(probabilities_BxHxLxL, keys[0], self.config.attention_dropout)
+        mixed_BxLxHxK = jnp.einsum("bhqt,bthk->bqhk", weights.astype(x_BxLxD.dtype), self.value(x_BxLxD))
+        y_BxLxD = layers.dropout(self.out(mixed_BxLxHxK), keys[1], self.config.dropout)
+        return self.norm(x_BxLxD + y_BxLxD), probabilities_BxHxLxL
+
+
+class FeedForward(nnx.Module):
+    def __init__(self, config, compute, *, rngs):
+        self.config = config
+        self.up = layers.linear(config, compute, config.hidden, config.ffn, rngs=rngs)
+        self.down = layers.linear(config, compute, config.ffn, config.hidden, rngs=rngs)
+        self.norm = layers.layer_norm(config, compute, rngs=rngs)
+
+    def __call__(self, x_BxLxD, key):
+        y_BxLxF = layers.activation(self.config.activation)(self.up(x_BxLxD))
+        return self.norm(x_BxLxD + layers.dropout(self.down(y_BxLxF), key, self.config.dropout))
+
+
+_NO_KEYS = (None, None, None)  # a block drops in three places: attention probabilities, attention output, FFN output
+
+
+class Block(nnx.Module):
+    """One layer: attention, then feed-forward, each with residual and norm after it (post-LN)."""
+
+    def __init__(self, config, compute, *, rngs):
+        self.attention = Attention(config, compute, rngs=rngs)
+        self.ffn = FeedForward(config, compute, rngs=rngs)
+
+    def __call__(self, x_BxLxD, mask_BxL, keys):
+        x_BxLxD, probabilities = self.attention(x_BxLxD, mask_BxL, keys[:2])
+        return self.ffn(x_BxLxD, keys[2]), probabilities
+
+
+@functools.lru_cache
+def _structure(module, config, compute):
+    return nnx.split(nnx.eval_shape(lambda: module(config, compute, rngs=nnx.Rngs(0))))
+
+
+def bind(module, config, compute, params):
+    """The module with these parameters (a nested dict of arrays)."""
+    graph, state = _structure(module, config, compute)
+    state = jax.tree.map(lambda leaf: leaf, state)  # the cached one must not be written to
+    nnx.replace_by_pure_dict(state, params)
+    return nnx.merge(graph, state)
+
+
+def init_module(module, config, compute, key):
+    """Fresh parameters of one module as a nested dict of float32 arrays."""
+    return nnx.to_pure_dict(nnx.state(module(config, compute, rngs=nnx.Rngs(params=key)), nnx.Param))
+
+
+def init_layers(config, compute, key):
+    """Fresh parameters of all blocks, each array with a leading axis N."""
+    return jax.vmap(lambda key: init_module(Block, config, compute, key))(jax.random.split(key, config.layers))
+
+
+_CHECKPOINT_POLICIES = {
+    "dots": jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
+    "full": jax.checkpoint_policies.nothing_saveable,
+}
+
+
+def _apply_block(config, compute):
+    def apply(params, x_BxLxD, mask_BxL, keys):
+        return bind(Block, config, compute, params)(x_BxLxD, mask_BxL, keys)
+
+    return apply
+
+
+def encode(params, config, compute, input_ids_BxL, token_type_ids_BxL, mask_BxL, dropout_key=None):
+    """Hidden states of the last layer, [B, L, D] in compute.dtype.
+
+    `mask_BxL` is true at real tokens. Without `dropout_key` (a threefry key) nothing is dropped.
+    """
+    keys = _NO_KEYS if dropout_key is None else layers.dropout_keys(dropout_key, (config.layers + 1, len(_NO_KEYS)))
+    embeddings = bind(Embeddings, config, compute, params["embeddings"])
+    x_BxLxD = embeddings(input_ids_BxL, token_type_ids_BxL, None if dropout_key is None else keys[-1, 0])
+    apply = _apply_block(config, compute)
+    if compute.remat != "none":
+        apply = jax.checkpoint(apply, policy=_CHECKPOINT_POLICIES[compute.remat], prevent_cse=not compute.scan_layers)
+
+    def layer(x_BxLxD, params_and_keys):
+        layer_params, keys = params_and_keys
+        return apply(layer_params, x_BxLxD, mask_BxL, _NO_KEYS if keys is None else keys)[0], None
+
+    layer_keys = None if dropout_key is None else keys[:-1]
+    x_BxLxD, _ = jax.lax.scan(
+        layer, x_BxLxD, (params["layers"], layer_keys), unroll=1 if compute.scan_layers else config.layers
+    )
+    return x_BxLxD
+
+
+def encode_layers(params, config, compute, input_ids_BxL, token_type_ids_BxL, mask_BxL):
+    """What every layer computes, without dropout: (hidden [N+1, B, L, D], attention [N, B, H, L, L]).
+
+    hidden[0] is the output of the embeddings, hidden[n] that of layer n; attention[n - 1] belongs to layer n.
+    """
+    embeddings = bind(Embeddings, config, compute, params["embeddings"])
+    x_BxLxD = embeddings(input_ids_BxL, token_type_ids_BxL, None)
+    apply = _apply_block(config, compute)
+
+    def layer(x_BxLxD, layer_params):
+        x_BxLxD, probabilities = apply(layer_params, x_BxLxD, mask_BxL, _NO_KEYS)
+        return x_BxLxD, (x_BxLxD, probabilities)
+
+    _, (hidden, attention) = jax.lax.scan(layer, x_BxLxD, params["layers"])
+    return jnp.concatenate([x_BxLxD[None], hidden]), attention

@@ -1,0 +1,63 @@
+"""What the modules are built from: initialised projections, norm, dropout, activation.
+
+Letters in names: B batch, L length, D hidden, H heads, K head size, F feed-forward, V vocabulary, P predictions
+a row, N layers.
+"""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+
+def dtype_of(compute):
+    return jnp.dtype(compute.dtype)
+
+
+def _initializer(config):
+    # Truncated at two standard deviations and not rescaled, as google-research/bert (modeling.py).
+    return nnx.initializers.truncated_normal(config.init_std)
+
+
+def linear(config, compute, inputs, outputs, *, axis=-1, rngs):
+    """A projection over `axis` onto `outputs` (an int or a shape)."""
+    return nnx.LinearGeneral(
+        inputs, outputs, axis=axis, kernel_init=_initializer(config), dtype=dtype_of(compute), rngs=rngs
+    )
+
+
+def embed(config, rows, *, rngs):
+    return nnx.Embed(rows, config.hidden, embedding_init=_initializer(config), rngs=rngs)
+
+
+def layer_norm(config, compute, *, rngs):
+    # The two-pass variance: the fast one (E[x^2] - E[x]^2) loses digits that the 1e-4 parity with transformers needs.
+    return nnx.LayerNorm(
+        config.hidden, epsilon=config.norm_eps, dtype=dtype_of(compute), use_fast_variance=False, rngs=rngs
+    )
+
+
+def activation(name):
+    return {
+        "gelu": functools.partial(jax.nn.gelu, approximate=False),
+        "gelu_tanh": functools.partial(jax.nn.gelu, approximate=True),
+        "relu": jax.nn.relu,
+    }[name]
+
+
+def dropout_keys(key, shape):
+    """An array of keys for `dropout`, made from one threefry key.
+
+    They are rbg keys: the generator of the hardware, where it has one, is several times faster than threefry. All are
+    drawn at once, as each use of threefry costs the compiler as much as a matrix product.
+    """
+    return jax.random.wrap_key_data(jax.random.bits(key, (*shape, 4), jnp.uint32), impl="rbg")
+
+
+def dropout(x, key, rate):
+    """x with each element zeroed with probability `rate`, the others scaled; x itself without a key."""
+    if key is None or rate == 0:
+        return x
+    keep = jax.random.bits(key, x.shape, jnp.uint32) >= jnp.uint32(round(rate * 2**32))
+    return jnp.where(keep, x / (1 - rate), 0).astype(x.dtype)

@@ -1,0 +1,41 @@
+"""What the files in configs/ share: the defaults as a ConfigDict, phases by length, and the `debug` form."""
+
+from ml_collections import ConfigDict
+
+from bert_jax.config import PhaseConfig, PretrainConfig, to_config_dict
+from bert_jax.data.masking import MaskingConfig, max_predictions_for
+from bert_jax.errors import UserError
+from bert_jax.model.presets import PRESETS
+
+
+def recipe(size):
+    """All settings as a ConfigDict: BERT of that size with google-research/bert's optimizer and schedule."""
+    config = to_config_dict(PretrainConfig())
+    config.model = to_config_dict(PRESETS[size])
+    return config
+
+
+def set_phases(config, *phases):
+    """Sets the phases (ConfigDicts made by `phase`); the schedule spans them all, also after an override of steps."""
+    config.phases = ConfigDict({f"phase{n}": phase for n, phase in enumerate(phases, 1)})
+    config.schedule.total_steps = sum(phase.get_ref("steps") for phase in phases[1:]) + phases[0].get_ref("steps")
+
+
+def phase(data, length, batch_size, steps):
+    """A phase of so many updates on batches of `batch_size` rows of `length` tokens."""
+    masking = MaskingConfig(max_predictions=max_predictions_for(length))
+    return to_config_dict(PhaseConfig(data=data, length=length, batch_size=batch_size, steps=steps, masking=masking))
+
+
+def finish(config, arg):
+    """The recipe, or with `debug` as the argument the same recipe in small: every part of it runs in seconds."""
+    if arg not in ("", "debug"):
+        raise UserError(f"config argument {arg!r}: expected debug or nothing")
+    if arg == "debug":
+        config.model.update(hidden=32, ffn=64, heads=2, layers=2)
+        for small in config.phases.values():
+            small.update(batch_size=8, steps=3)
+        config.schedule.warmup_steps = 2
+        config.update(log_every=1, eval_every=2, checkpoint_every=2, eval_batch_size=8, eval_examples=16)
+        config.compute.dtype = "float32"
+    return config

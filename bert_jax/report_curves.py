@@ -1,0 +1,237 @@
+"""The curves of a run as inline SVG: plotted by matplotlib, coloured by the page, so that they follow its theme."""
+
+import re
+from dataclasses import dataclass
+from io import StringIO
+
+import matplotlib
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
+
+# What matplotlib draws in a colour on the left gets the page's CSS variable on the right.
+INK, GRID, TRAIN, HELDOUT, SECOND, BAD = "#010203", "#040506", "#0072b2", "#d55e00", "#009e73", "#cc79a7"
+VARIABLES = {INK: "ink", GRID: "grid", TRAIN: "train", HELDOUT: "heldout", SECOND: "second", BAD: "bad"}
+MOST_POINTS = 400  # of a line: more than a screen shows at this width
+MOST_MARKERS = 40  # points of a line that still get a marker each
+MOST_BAD_MARKS = 100
+SMOOTHED_FROM = 40  # points; fewer are read best as they are
+WINDOW_SHARE = 0.04  # of a phase's points, averaged to smooth
+LOG_FROM = 20  # the largest value over the median one: beyond this a linear axis shows one spike and nothing else
+CUT_FROM = 5  # the same over the 99th percentile, for what starts at zero: there the spikes are cut off
+SIZE_INCHES = (4.8, 3.0)
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One plot: the figures of metrics.jsonl in it with their names, the label of the y axis with its unit."""
+
+    title: str
+    unit: str
+    figures: dict[str, str]
+    scale: float = 1.0
+    reference: str = ""  # what the dashed line is, where the data tell its height
+    from_zero: bool = False
+    exact: bool = False  # set by the schedule, not measured: nothing to smooth
+
+
+PANELS = (
+    Panel("Masked-token loss (MLM)", "nats a masked token", {"mlm_loss": ""}, reference="unigram entropy"),
+    Panel("Masked-token accuracy", "% right", {"mlm_accuracy": ""}, 100, from_zero=True),
+    Panel("Next-sentence loss (NSP)", "nats a pair", {"nsp_loss": ""}, reference="knowing only the label shares"),
+    Panel("Next-sentence accuracy", "% right", {"nsp_accuracy": ""}, 100, reference="always the commoner label"),
+    Panel("Total loss", "nats, MLM + NSP", {"loss": ""}),
+    Panel("Learning rate", "learning rate, no unit", {"learning_rate": ""}, from_zero=True, exact=True),
+    Panel(
+        "Throughput",
+        "tokens a second",
+        {"tokens_per_second": "all tokens", "real_tokens_per_second": "without padding"},
+        from_zero=True,
+    ),
+    Panel(
+        "Time a step",
+        "seconds",
+        {"step_seconds": "whole step", "data_wait_seconds": "waiting for data"},
+        from_zero=True,
+    ),
+    Panel("Gradient norm", "norm before clipping", {"gradient_norm": ""}),
+)
+
+
+def panels(run):
+    """(Panel, SVG text) of every plot that the run has figures for; `run` is a report.RunRecord."""
+    return [(panel, _svg(panel, run)) for panel in PANELS if any(_points(run.train, name) for name in panel.figures)]
+
+
+def histogram(edges, counts):
+    """The SVG of how many rows have more than edges[i] and at most edges[i + 1] tokens."""
+    figure, axes = _canvas()
+    centres, widths = np.add(edges[1:], edges[:-1]) / 2, np.diff(edges)
+    axes.bar(centres, counts, width=widths * 0.9, color=TRAIN, linewidth=0)
+    axes.set_xlabel("tokens in a row, special tokens included")
+    axes.set_ylabel("rows")
+    axes.set_xlim(edges[0], edges[-1])
+    return _save(figure, "Lengths of the rows")
+
+
+def _svg(panel, run):
+    figure, axes = _canvas()
+    last = max(line["step"] for line in run.train + run.heldout)
+    for (name, label), colour in zip(panel.figures.items(), (TRAIN, SECOND), strict=False):
+        _draw_train(axes, run.train, name, panel, colour, label or "train", last)
+    for name in panel.figures:
+        _draw_heldout(axes, run.heldout, name, panel.scale)
+        _draw_reference(axes, run, run.references.get(name, {}), panel)
+    values = [panel.scale * value for name in panel.figures for _, value in _points(run.train, name)]
+    _set_axes(axes, panel, values, last)
+    _mark_phases(axes, run, last)
+    _mark_bad(axes, run.bad)
+    axes.legend(loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=2, frameon=False, fontsize=9, labelcolor=INK,
+                borderaxespad=0.2, handlelength=1.6, columnspacing=1.2)  # fmt: skip
+    return _save(figure, panel.title)
+
+
+def _points(lines, name):
+    return [(line["step"], line[name]) for line in lines if name in line]
+
+
+def _by_phase(lines, name, scale):
+    """(steps, values) of each phase by itself: a line across a change of length or data would mean nothing."""
+    for phase in sorted({line["phase"] for line in lines}):
+        points = _points([line for line in lines if line["phase"] == phase], name)
+        if points:
+            steps, values = np.array(points, float).T
+            yield steps, values * scale
+
+
+def _draw_train(axes, lines, name, panel, colour, label, last):
+    for steps, values in _by_phase(lines, name, panel.scale):
+        plain = panel.exact or len(steps) < SMOOTHED_FROM
+        marker = "." if len(steps) <= MOST_MARKERS // 4 else None
+        # A phase gets the points that its share of the axis can show; more would only paint it solid.
+        most = max(SMOOTHED_FROM, int(MOST_POINTS * (steps[-1] - steps[0]) / max(last, 1)))
+        raw = {} if plain else {"alpha": 0.3, "linewidth": 0.7}
+        axes.plot(*thin(steps, values, most), color=colour, marker=marker, label=label if plain else None, **raw)
+        if not plain:
+            axes.plot(*smooth(steps, values, most), color=colour, linewidth=1.6, label=label)
+        label = "_" + label  # one entry in the legend, however many phases
+
+
+def _draw_heldout(axes, lines, name, scale):
+    label = "held-out"
+    for steps, values in _by_phase(lines, name, scale):
+        marker = {"marker": "o", "markersize": 3.5} if len(steps) <= MOST_MARKERS else {}
+        axes.plot(*thin(steps, values), color=HELDOUT, linewidth=1.4, label=label, zorder=3, **marker)
+        label = "_" + label
+
+
+def _draw_reference(axes, run, heights, panel):
+    label = panel.reference
+    for phase, first, last in run.spans():
+        if phase in heights:
+            height = heights[phase] * panel.scale
+            axes.plot([first, last], [height, height], color=INK, linewidth=1.1, linestyle="--", label=label)
+            label = "_" + label
+
+
+def _set_axes(axes, panel, values, last):
+    axes.set_xlim(0, max(last, 1) * 1.02)
+    axes.set_xlabel("step")
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=5, integer=True, steps=[1, 2, 5, 10]))
+    low, median, usual, high = min(values), np.median(values), np.percentile(values, 99), max(values)
+    remark = ""
+    if panel.from_zero:
+        cut = high > CUT_FROM * usual > 0
+        remark = ", spikes cut off" if cut else ""
+        axes.set_ylim(0, 1.12 * (CUT_FROM * usual if cut else max(high, axes.dataLim.y1) or 1))
+    elif low > 0 and high > LOG_FROM * median:
+        remark = ", log scale"
+        axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 100 * low else (1,), numticks=8))
+        axes.yaxis.set_minor_locator(NullLocator())
+    axes.set_ylabel(panel.unit + remark)
+    axes.yaxis.set_major_formatter(FuncFormatter(_short_tick))  # a log scale has brought its own
+
+
+def _mark_phases(axes, run, last):
+    for phase, first, _ in run.spans()[1:]:
+        axes.axvline(first, color=INK, linewidth=0.9, linestyle=":")
+        to_the_left = first > last / 2
+        axes.annotate(
+            f"phase {phase}", (first, 1), xycoords=("data", "axes fraction"), textcoords="offset points",
+            xytext=(-3 if to_the_left else 3, -3), ha="right" if to_the_left else "left", va="top",
+            fontsize=8, color=INK,
+        )  # fmt: skip
+
+
+def _mark_bad(axes, lines):
+    steps = [line["step"] for line in lines]
+    if len(steps) > MOST_BAD_MARKS:
+        steps = [steps[i] for i in np.linspace(0, len(steps) - 1, MOST_BAD_MARKS).astype(int)]
+    axes.plot(
+        steps, np.zeros(len(steps)), transform=axes.get_xaxis_transform(), color=BAD, marker="^", markersize=6,
+        linestyle="none", clip_on=False, zorder=4,
+    )  # fmt: skip
+
+
+def thin(steps, values, most=MOST_POINTS):
+    """At most about `most` of the points: the lowest and highest of each stretch, so peaks stay; and both ends."""
+    if len(steps) <= most:
+        return steps, values
+    stretches = np.array_split(np.arange(len(steps)), most // 2)
+    extremes = [stretch[pick(values[stretch])] for stretch in stretches for pick in (np.argmin, np.argmax)]
+    kept = np.unique([0, *extremes, len(steps) - 1])
+    return steps[kept], values[kept]
+
+
+def smooth(steps, values, most=MOST_POINTS):
+    """Means over a window about each of at most `most` points; it narrows towards both ends, which stay as they are."""
+    half = max(1, int(len(steps) * WINDOW_SHARE / 2))
+    kept = np.unique(np.linspace(0, len(steps) - 1, most).astype(int))
+    reach = np.minimum(half, np.minimum(kept, len(steps) - 1 - kept))
+    means = [values[i - r : i + r + 1].mean() for i, r in zip(kept, reach, strict=True)]
+    return steps[kept], np.array(means)
+
+
+def _tick(value, _=None):
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.6g}"
+
+
+def _short_tick(value, _=None):
+    """As `_tick`, in the room that is left of the axis."""
+    return f"{value / 1e6:,.4g} M" if abs(value) >= 1e6 else _tick(value)
+
+
+def _canvas():
+    figure = Figure(figsize=SIZE_INCHES)
+    # A layout fitted to each plot's labels takes half of the time, and leaves the axes of neighbours unaligned.
+    figure.subplots_adjust(left=0.155, right=0.985, bottom=0.15, top=0.85)
+    axes = figure.add_subplot()
+    axes.grid(color=GRID, linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.tick_params(colors=INK, labelsize=9, length=3)
+    for side, spine in axes.spines.items():
+        spine.set(visible=side in ("left", "bottom"), color=INK, linewidth=0.8)
+    for axis, formatter in ((axes.xaxis, _tick), (axes.yaxis, _short_tick)):
+        axis.label.set(color=INK, fontsize=9)
+        axis.set_major_formatter(FuncFormatter(formatter))
+    return figure, axes
+
+
+def _save(figure, title):
+    """The figure as an <svg> element for a page: colours by CSS variable, the page's font, ids of its own."""
+    text = StringIO()
+    metadata = dict.fromkeys(("Creator", "Date", "Format", "Type"))  # they would differ, and name outside addresses
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": title, "font.family": "DejaVu Sans"}):
+        figure.savefig(text, format="svg", transparent=True, metadata=metadata)
+    svg = text.getvalue()
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r' xmlns(:xlink)?="[^"]*"', "", svg)
+    svg = re.sub(r"font-family: [^;\"]*;? ?", "", svg)
+    svg = re.sub(r"font: ([\d.]+px) [^;\"]*", r"font-size: \1", svg)
+    svg = re.sub(r'<svg width="[^"]*" height="[^"]*"', f'<svg role="img" aria-label="{title}"', svg)
+    prefix = re.sub(r"\W+", "-", title.lower())
+    svg = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{prefix}-", svg)
+    for colour, variable in VARIABLES.items():
+        svg = svg.replace(colour, f"var(--{variable})")
+    return svg

@@ -1,0 +1,68 @@
+"""The style sheet of a run's report: light and dark, narrow and wide, screen and paper."""
+
+# Lines: Okabe and Ito's colours, told apart with any colour vision; the dark theme takes their lighter forms.
+_LIGHT = """
+  color-scheme: light; --paper: #ffffff; --ink: #22262b; --soft: #5b636d; --grid: #e3e6ea; --box: #f5f6f8;
+  --train: #0072b2; --heldout: #d55e00; --second: #00805e; --bad: #b0357f; --note: #8a5a00; --mark: #ffe9b0;
+"""
+_DARK = """
+  color-scheme: dark; --paper: #14171b; --ink: #e4e7eb; --soft: #a3abb5; --grid: #30363d; --box: #1e2329;
+  --train: #56b4e9; --heldout: #ff9248; --second: #2fc79b; --bad: #f08cc6; --note: #e8b65a; --mark: #5c4a14;
+"""
+
+_RULES = """
+* { box-sizing: border-box; }
+body { margin: 0; background: var(--paper); color: var(--ink); overflow-wrap: anywhere;
+  font: 16px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", "DejaVu Sans", sans-serif; }
+main { max-width: 78rem; margin: 0 auto; padding: 1.5rem 1rem 3rem; }
+h1 { font-size: 1.6rem; line-height: 1.25; margin: 0 0 .75rem; }
+h2 { font-size: 1.25rem; margin: 2.25rem 0 .5rem; border-bottom: 1px solid var(--grid); padding-bottom: .25rem; }
+h3 { font-size: 1rem; margin: 1.5rem 0 .5rem; }
+p { margin: .5rem 0; max-width: 52rem; }
+.lead { font-size: 1.05rem; }
+code { font: .95em ui-monospace, "DejaVu Sans Mono", monospace; }
+.key { display: grid; grid-template-columns: repeat(auto-fit, minmax(9.5rem, 1fr)); gap: .6rem; margin: 1.25rem 0; }
+.key div { background: var(--box); border-radius: 6px; padding: .6rem .8rem; }
+.key dt { color: var(--soft); font-size: .85rem; }
+.key dd { margin: 0; font-size: 1.35rem; font-variant-numeric: tabular-nums; }
+.key small { display: block; color: var(--soft); font-size: .75rem; }
+.notes { border-left: 4px solid var(--note); background: var(--box); padding: .5rem .9rem; margin: 1rem 0; }
+.notes strong { color: var(--note); }
+.notes ul { margin: .25rem 0; padding-left: 1.2rem; }
+.plots { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 22rem), 1fr)); gap: 1.25rem 1rem; }
+figure { margin: 0; break-inside: avoid; }
+figcaption { font-weight: 600; font-size: .95rem; margin-bottom: .2rem; }
+svg { display: block; width: 100%; height: auto; }
+svg text { font-family: inherit; fill: var(--ink); }
+.small { max-width: 22rem; flex: 1 1 16rem; }
+.wide { overflow-x: auto; }
+.tables { display: flex; flex-wrap: wrap; gap: 1rem 2.5rem; align-items: flex-start; }
+table { border-collapse: collapse; font-size: .88rem; margin: .25rem 0; }
+caption { text-align: left; font-weight: 600; padding-bottom: .2rem; }
+th, td { text-align: left; padding: .2rem .9rem .2rem 0; border-bottom: 1px solid var(--grid); vertical-align: top; }
+th[scope=row] { font-weight: 400; }
+thead th { color: var(--soft); font-weight: 600; }
+.number, thead .number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
+details { margin: .75rem 0; }
+summary { cursor: pointer; color: var(--train); }
+mark { background: var(--mark); color: inherit; border-radius: 3px; padding: 0 .15em; }
+.predictions { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 22rem), 1fr)); gap: 1rem; }
+.prediction { background: var(--box); border-radius: 6px; padding: .6rem .8rem; break-inside: avoid; }
+.prediction p { font-size: 1.05rem; margin: 0 0 .4rem; }
+.prediction table { width: 100%; }
+.prediction th { overflow-wrap: break-word; min-width: 4.5rem; }
+.guesses { display: grid; grid-template-columns: repeat(auto-fit, minmax(12rem, 1fr)); gap: .25rem 1.25rem; }
+.bar { width: 40%; vertical-align: middle; }
+.bar div { background: var(--train); height: .6rem; min-width: 1px; border-radius: 2px; print-color-adjust: exact; }
+footer { color: var(--soft); font-size: .8rem; margin-top: 2.5rem; }
+@media print {
+  body { font-size: 11px; }
+  main { max-width: none; padding: 0; }
+  .plots { grid-template-columns: 1fr 1fr; }
+  .key, .notes, .prediction { print-color-adjust: exact; }
+  details::details-content { content-visibility: visible; block-size: auto; }
+}
+"""
+
+# Paper is light, whatever the screen.
+STYLE = f":root {{{_LIGHT}}}\n@media screen and (prefers-color-scheme: dark) {{ :root {{{_DARK}}} }}{_RULES}"

@@ -1,0 +1,132 @@
+"""The train step and the evaluation step: pure functions of the state and a batch.
+
+The state is the plain dict {step, examples, params, opt_state}: `step` int32 counts optimizer updates, `examples`
+uint32 the examples consumed. Everything drawn depends on (seed, purpose, global example index).
+"""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from bert_jax import losses
+from bert_jax.accumulate import accumulate_gradients, split_microbatches
+from bert_jax.data.masking import mask_tokens
+from bert_jax.model import heads
+from bert_jax.optim import make_optimizer
+from bert_jax.randomness import Purpose, purpose_key, row_keys
+from bert_jax.schedules import make_schedule
+
+
+@dataclasses.dataclass(frozen=True)
+class Vocabulary:
+    """What masking must know of the tokenizer; hashable."""
+
+    pad_id: int
+    mask_id: int
+    special_ids: tuple[int, ...]  # never masked
+    ordinary_ids: tuple[int, ...]  # random ids come from these
+
+    @classmethod
+    def of(cls, tokenizer):
+        # [UNK] is masked like any token, as in google-research/bert.
+        special = (tokenizer.pad_id, tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id)
+        return cls(tokenizer.pad_id, tokenizer.mask_id, special, tuple(tokenizer.ordinary_ids.tolist()))
+
+
+def init_state(config):
+    """The state before the first step; a function of the config's seed alone."""
+    params = heads.init_params(config.model, config.compute, purpose_key(config.seed, Purpose.INITIALIZATION))
+    return {
+        "step": jnp.zeros((), jnp.int32),
+        "examples": jnp.zeros((), jnp.uint32),
+        "params": params,
+        "opt_state": make_optimizer(config.optimizer).init(params),
+    }
+
+
+def masked_batch(config, masking, vocabulary, batch, purpose, first_example):
+    """The batch with masks drawn for its rows, whose global example indices begin at `first_example`."""
+    ids_BxL = batch["input_ids"]
+    indices_B = jnp.asarray(first_example, jnp.uint32) + jnp.arange(ids_BxL.shape[0], dtype=jnp.uint32)
+    masked = mask_tokens(
+        masking,
+        ids_BxL,
+        row_keys(config.seed, purpose, indices_B),
+        pad_id=vocabulary.pad_id,
+        mask_id=vocabulary.mask_id,
+        special_ids=vocabulary.special_ids,
+        ordinary_ids=jnp.asarray(vocabulary.ordinary_ids, jnp.int32),
+    )
+    return batch | masked | {"mask": ids_BxL != vocabulary.pad_id}
+
+
+def batch_sums(params, config, batch, dropout_key=None):
+    """Loss and metric sums (`losses`) of a masked batch; rows of weight 0 count nowhere."""
+    mlm, nsp = heads.pretraining_logits(params, config.model, config.compute, batch, dropout_key)
+    row_weight_B = batch["row_weight"]
+    return losses.mlm_sums(mlm, batch["labels"], batch["weights"] * row_weight_B[:, None]) | losses.nsp_sums(
+        nsp, batch["next_sentence_label"], row_weight_B
+    )
+
+
+def make_train_step(config, phase, vocabulary):
+    """The function (state, batch) -> (state, metrics) of one optimizer update, to be jitted.
+
+    batch: input_ids and token_type_ids [B, L], next_sentence_label [B]. metrics: float32 scalars. Where the loss or
+    the gradient is not finite, parameters and optimizer state stay as they were and `bad` is 1; `step` and `examples`
+    advance all the same, so the data and the schedule go on.
+    """
+    optimizer, schedule = make_optimizer(config.optimizer), make_schedule(config.schedule)
+
+    def train_step(state, batch):
+        rows = batch["input_ids"].shape[0]
+        batch = batch | {"row_weight": jnp.ones(rows)}
+        batch = masked_batch(config, phase.masking, vocabulary, batch, Purpose.TRAIN_MASKS, state["examples"])
+        totals = losses.weight_totals(batch["weights"], batch["row_weight"])
+        dropout_key = jax.random.fold_in(purpose_key(config.seed, Purpose.DROPOUT), state["examples"])
+
+        def loss_fn(params, microbatch, totals):
+            key = jax.random.fold_in(dropout_key, microbatch["number"])
+            sums = batch_sums(params, config, microbatch["batch"], key)
+            return losses.contribution(sums, totals), sums
+
+        numbers = jnp.arange(phase.accumulation)
+        microbatches = {"batch": split_microbatches(batch, phase.accumulation), "number": numbers}
+        loss, sums, gradients = accumulate_gradients(loss_fn, state["params"], microbatches, totals)
+        gradient_norm = optax.tree.norm(gradients)
+        good = jnp.isfinite(loss) & jnp.isfinite(gradient_norm)
+        rate = schedule(state["step"])
+        updates, opt_state = optimizer.update(gradients, state["opt_state"], state["params"])
+        params = jax.tree.map(lambda p, u: p - rate * u, state["params"], updates)
+        new = jax.tree.map(
+            lambda new, old: jnp.where(good, new, old), (params, opt_state), (state["params"], state["opt_state"])
+        )
+        metrics = losses.finish(sums) | {
+            "learning_rate": rate,
+            "gradient_norm": gradient_norm,
+            "parameter_norm": optax.tree.norm(state["params"]),
+            "real_tokens": jnp.sum(batch["mask"], dtype=jnp.float32),
+            "bad": 1.0 - good,
+        }
+        state = {
+            "step": state["step"] + 1,
+            "examples": state["examples"] + jnp.uint32(rows),
+            "params": new[0],
+            "opt_state": new[1],
+        }
+        return state, jax.tree.map(jnp.float32, metrics)
+
+    return train_step
+
+
+def make_eval_step(config, phase, vocabulary):
+    """The function (params, batch, position) -> sums of a held-out batch; its masks depend on the rows alone."""
+
+    def eval_step(params, batch, position):
+        return batch_sums(
+            params, config, masked_batch(config, phase.masking, vocabulary, batch, Purpose.EVAL_MASKS, position)
+        )
+
+    return eval_step
