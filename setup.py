@@ -31,13 +31,13 @@ setup(
     extras_require={
         "tpu": ["jax[tpu]>=0.10.2"],
         "fast": ["nanotoken==0.1.0"],  # young: checked against tokenizers at each start
-        "test": ["pytest", "pytest-xdist", "hypothesis", "scipy", "ruff"],
+        "test": ["pytest", "pytest-xdist", "hypothesis", "scipy", "beartype", "ruff"],
         "parity": [
             "torch==2.13.0",
             "transformers>=5.24",
             "sentence-transformers",
             "nanotoken==0.1.0",
-            "libtpu",
+            "jax[tpu]",  # the TPU compiler, which needs no TPU
         ],
     },
     entry_points={"console_scripts": ["bert-jax=bert_jax.__main__:main"]},

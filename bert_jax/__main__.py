@@ -12,7 +12,7 @@ VERBS = {
     "prepare": ("bert_jax.data.prepare", "turn text into training examples"),
     "pretrain": ("bert_jax.pretrain", "pretrain an encoder; run again to resume"),
     "predict": ("bert_jax.predict", "predict from a checkpoint"),
-    "report": ("bert_jax.report", "write a run's report as one HTML file"),
+    "report": ("bert_jax.report.write", "write a run's report as one HTML file"),
 }
 
 

@@ -23,22 +23,28 @@ MANIFEST = "manifest.json"
 FORMAT = 1
 _ITEMS = ("params", "optimizer")
 
-logging.getLogger("absl").setLevel(logging.ERROR)  # Orbax tells each step of its own work
+# Orbax tells each step of its own work, and of an error all tracebacks; the errors themselves are raised too.
+logging.getLogger("absl").setLevel(logging.CRITICAL)
 
 
 class Checkpoints:
     """The checkpoints of one run: asynchronous saves, the newest `keep` kept and the best by held-out loss."""
 
     def __init__(self, workdir, keep=3):
-        self.folder = epath.Path(workdir) / "checkpoints"
+        self.folder = _absolute(workdir) / "checkpoints"
         self.keep = keep
-        self._orbax = ocp.AsyncCheckpointer(ocp.CompositeCheckpointHandler(*_ITEMS))
+        # Folders are made before `save` returns: where Orbax fails to make them in the background, threads of it wait
+        # for them, and Python for these threads when it ends, for 20 minutes.
+        options = ocp.AsyncOptions(create_directories_asynchronously=False)
+        handler = ocp.CompositeCheckpointHandler(*_ITEMS, composite_options=ocp.CompositeOptions(async_options=options))
+        self._orbax = ocp.AsyncCheckpointer(handler, async_options=options)
         self._executor = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="commit")
         self._pending = None
         if jax.process_index() == 0:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            for unfinished in self.folder.glob("*.orbax-checkpoint-tmp*"):
-                unfinished.rmtree()  # of a save that was killed; Orbax renames it when it is whole
+            with _writing(self.folder):
+                self.folder.mkdir(parents=True, exist_ok=True)
+                for unfinished in self.folder.glob("*.orbax-checkpoint-tmp*"):
+                    unfinished.rmtree()  # of a save that was killed; Orbax renames it when it is whole
 
     def save(self, state, record):
         """Starts a save of `state` and of `record` (JSON) under its step; training may go on when this returns.
@@ -81,8 +87,12 @@ class Checkpoints:
                 self._retire()
 
     def _retire(self):
-        """Deletes what is neither among the newest nor the best; the manifest first, so that no half looks whole."""
-        records = {step: read_record(self.folder / str(step)) for step in committed_steps(self.folder)}
+        """Deletes what is neither among the newest nor the best; the manifest first, so that no half looks whole.
+
+        One whose manifest is damaged does not count and stays: what it was is not known.
+        """
+        manifests = {step: _read_manifest(self.folder / str(step)) for step in committed_steps(self.folder)}
+        records = {step: body["record"] for step, body in manifests.items() if body is not None}
         kept = set(sorted(records)[-self.keep :])
         phase = max(record["phase"] for record in records.values())  # losses of two phases do not compare
         scored = [
@@ -130,7 +140,11 @@ class Checkpoints:
         items = ocp.args.Composite(
             params=ocp.args.StandardRestore(shapes["params"]), optimizer=ocp.args.StandardRestore(optimizer)
         )
-        restored = self._orbax.restore(self.folder / str(step), args=items)
+        folder = self.folder / str(step)
+        try:
+            restored = self._orbax.restore(folder, args=items)
+        except (ValueError, KeyError) as error:  # the files are intact, as their manifest says
+            raise UserError(f"checkpoint {folder} does not fit the model: {' '.join(str(error).split())}") from error
         return {"params": restored["params"], **restored["optimizer"]}
 
 
@@ -140,7 +154,12 @@ def restore_params(folder, shapes=None):
     if damage:
         raise UserError(f"checkpoint {folder}: {damage}")
     with ocp.Checkpointer(ocp.StandardCheckpointHandler()) as reader:
-        return reader.restore(epath.Path(folder) / "params", args=ocp.args.StandardRestore(shapes))
+        return reader.restore(_absolute(folder) / "params", args=ocp.args.StandardRestore(shapes))
+
+
+def _absolute(path):
+    """Orbax takes no relative path; a bucket's is absolute as it is."""
+    return epath.Path(path) if "://" in str(path) else epath.Path(path).absolute()
 
 
 def committed_steps(folder):

@@ -2,7 +2,10 @@
 
 import dataclasses
 import difflib
+import os
 import re
+import runpy
+import traceback
 import types
 import typing
 
@@ -26,12 +29,17 @@ class PhaseConfig:
     batch_size: int = 256  # sequences an optimizer update, over all devices and microbatches
     steps: int = 1_000_000  # optimizer updates
     masking: MaskingConfig = MaskingConfig(max_predictions=20)
+    eval_masking: MaskingConfig = MaskingConfig(max_predictions=20)  # of the held-out text; losses compare at one rate
     accumulation: int = 1  # microbatches an update
 
     def __post_init__(self):
         for name in ("length", "batch_size", "steps", "accumulation"):
             if getattr(self, name) < 1:
                 raise UserError(f"phase {name} is {getattr(self, name)}: expected 1 or more")
+        for name in ("masking", "eval_masking"):
+            most = getattr(self, name).max_predictions
+            if most > self.length:
+                raise UserError(f"phase {name}.max_predictions {most} is over length {self.length}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,30 +136,51 @@ def _convert(kind, value, path):
 
 def load(arguments, cls=PretrainConfig):
     """The settings that `--config=FILE[:ARG] --config.key=value ...` name, as an instance of `cls`."""
-    if not any(argument == "--config" or argument.startswith("--config=") for argument in arguments):
+    files = [argument.removeprefix("--config=") for argument in arguments if argument.startswith("--config=")]
+    if not files:
         raise UserError("no --config=FILE given (configs/ has one file a recipe)")
-    values = flags.FlagValues()
-    command = ["bert-jax", *arguments]
-    config_flags.DEFINE_config_file("config", flag_values=values, sys_argv=command)
+    overrides = [argument for argument in arguments if not argument.startswith("--config=")]
+    settings = _read_file(*files[-1].split(":", 1))
+    _check_keys(settings, overrides)
+    values, command = flags.FlagValues(), ["bert-jax", *overrides]
+    config_flags.DEFINE_config_dict("config", settings, flag_values=values, sys_argv=command)
     try:
         rest = values(command)[1:]
-        settings = values.config
-    except UserError:
-        raise
-    except AttributeError as error:
-        raise UserError(_explain_unknown(arguments, error)) from error
-    except (OSError, flags.Error, ImportError, SyntaxError, KeyError, TypeError, ValueError) as error:
+    except (flags.Error, KeyError, TypeError, ValueError) as error:
         raise UserError(" ".join(str(error).split())) from error
     if rest:
         raise UserError(f"{rest[0]!r} is not understood: expected --config.key=value")
-    return from_mapping(cls, settings)
+    return from_mapping(cls, values.config)
 
 
-def _explain_unknown(arguments, error):
-    hint = re.search(r'Did you mean "(.+?)" instead of "(.+?)"', str(error))
-    for argument in arguments:
-        name = argument.lstrip("-").split("=")[0]
-        if hint and hint[2] in name.split("."):
-            parts = [hint[1] if part == hint[2] else part for part in name.split(".")]
-            return f"--{name}: no such setting; the nearest is --{'.'.join(parts)}"
-    return " ".join(str(error).split())
+def _read_file(path, arg=""):
+    """What the recipe's get_config returns."""
+    if not os.path.isfile(path):
+        raise UserError(f"--config={path}: no such file (configs/ has one file a recipe)")
+    try:
+        settings = runpy.run_path(path)["get_config"](arg)
+    except UserError:
+        raise
+    except Exception as error:  # the recipe is its user's program: whatever it raises is theirs to mend
+        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
+        place = f", line {lines[-1]}" if lines else ""
+        reason = " ".join(str(error).split())
+        raise UserError(f"--config={path}{place}: {type(error).__name__}: {reason}") from error
+    if not isinstance(settings, ConfigDict):
+        raise UserError(f"--config={path}: get_config returned {type(settings).__name__}, expected a ConfigDict")
+    return settings
+
+
+def _check_keys(settings, overrides):
+    """Refuses an override of what is no setting, naming the nearest."""
+    for override in overrides:
+        name = override.split("=")[0]
+        if not name.startswith("--config."):
+            continue
+        keys, node = name.split(".")[1:], settings
+        for depth, key in enumerate(keys):
+            if not isinstance(node, ConfigDict) or key not in node:
+                inner = list(node) if isinstance(node, ConfigDict) else []
+                known = [".".join(["--config", *keys[:depth], near, *keys[depth + 1 :]]) for near in inner]
+                raise UserError(unknown_key(name, known))
+            node = node[key]

@@ -40,7 +40,7 @@ def step_flops(model, rows, length, predictions):
 
 
 def peak_flops(device, size=1024, rounds=4):
-    """(FLOP/s of one device, where the figure is from): the table's for a known TPU, else a measured float32 product."""
+    """(FLOP/s of one device, where that is from): the table's for a known TPU, else a measured float32 product."""
     if device.device_kind in PEAK_FLOPS:
         return PEAK_FLOPS[device.device_kind], "published bfloat16 peak"
     x = jax.device_put(jnp.ones((size, size), jnp.float32), device)

@@ -6,11 +6,15 @@ evaluation set): sums are added over devices, microbatches and batches, and divi
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
+from jaxtyping import Array, Float, Int
 
 HEADS = ("mlm", "nsp")
 
 
-def mlm_sums(logits_BxPxV: jax.Array, labels_BxP: jax.Array, weights_BxP: jax.Array) -> dict[str, jax.Array]:
+def mlm_sums(
+    logits_BxPxV: Float[ArrayLike, "B P V"], labels_BxP: Int[ArrayLike, "B P"], weights_BxP: Float[ArrayLike, "B P"]
+) -> dict[str, Float[Array, ""]]:
     """Sums of the masked-language-model head over the predictions: `mlm_loss` (nats), `mlm_weight`, `mlm_correct`.
 
     Labels are token ids, weights 1 (or any positive number) for a prediction and 0 for an unused slot, whose label
@@ -19,7 +23,9 @@ def mlm_sums(logits_BxPxV: jax.Array, labels_BxP: jax.Array, weights_BxP: jax.Ar
     return _head_sums("mlm", logits_BxPxV, labels_BxP, weights_BxP)
 
 
-def nsp_sums(logits_Bx2: jax.Array, labels_B: jax.Array, weights_B: jax.Array) -> dict[str, jax.Array]:
+def nsp_sums(
+    logits_Bx2: Float[ArrayLike, "B 2"], labels_B: Int[ArrayLike, " B"], weights_B: Float[ArrayLike, " B"]
+) -> dict[str, Float[Array, ""]]:
     """Sums of the next-sentence head over the rows: `nsp_loss` (nats), `nsp_weight`, `nsp_correct`.
 
     Label 1 says that the second segment is random. A weight of 0 leaves out a row that only fills the batch.
@@ -50,13 +56,15 @@ def _cross_entropy(logits, labels):
     return jnp.where((labels >= 0) & (labels < size), ce, jnp.nan)
 
 
-def weight_totals(mlm_weights_BxP: jax.Array | None = None, nsp_weights_B: jax.Array | None = None):
+def weight_totals(
+    mlm_weights_BxP: Float[ArrayLike, "B P"] | None = None, nsp_weights_B: Float[ArrayLike, " B"] | None = None
+):
     """The denominators of a whole global batch, known before its forward pass; a head that is None has none."""
     given = {"mlm": mlm_weights_BxP, "nsp": nsp_weights_B}
     return {f"{head}_weight": jnp.sum(w, dtype=jnp.float32) for head, w in given.items() if w is not None}
 
 
-def contribution(sums: dict[str, jax.Array], totals: dict[str, jax.Array]) -> jax.Array:
+def contribution(sums: dict[str, Float[Array, ""]], totals: dict[str, Float[Array, ""]]) -> Float[Array, ""]:
     """What the rows behind `sums` add to the loss of a global batch whose `weight_totals` are `totals`.
 
     Summed over the microbatches of a batch it is the batch's loss, and so is its gradient.
@@ -64,7 +72,7 @@ def contribution(sums: dict[str, jax.Array], totals: dict[str, jax.Array]) -> ja
     return sum(_ratio(sums[f"{head}_loss"], totals[f"{head}_weight"]) for head in _heads(sums))
 
 
-def finish(sums: dict[str, jax.Array]) -> dict[str, jax.Array]:
+def finish(sums):
     """Metrics from summed sums: per head `_loss` (nats) and `_accuracy`, `mlm_perplexity`, and `loss`, their total.
 
     All are 0 (the perplexity 1) for a head where nothing was counted.

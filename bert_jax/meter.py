@@ -38,8 +38,7 @@ class Meter:
     def read(self, step, examples, metrics):
         """Takes the metrics of update `step`, after which `examples` were consumed.
 
-        Waits for the devices to finish that step. Raises UserError after too many bad steps in a row, or if a save in
-        the background failed.
+        Waits for the devices to finish that step. Raises UserError after too many bad steps in a row.
         """
         metrics = {name: float(value) for name, value in jax.device_get(metrics).items()}
         self._steps_read += 1

@@ -46,15 +46,22 @@ class MeshConfig:
 
 
 def start_processes(coordinator, processes, process):
-    """Joins a run of several processes; nothing to do for one."""
-    if processes < 2:
+    """Joins a run of several processes; nothing to do for one. Raises UserError for numbers that make no sense."""
+    if processes < 1 or not 0 <= process < processes:
+        raise UserError(f"--processes={processes} --process={process}: expected 1 or more, and one of 0 to N - 1")
+    if processes == 1:
         return
+    if not coordinator:
+        raise UserError(f"--processes={processes} without --coordinator: expected --coordinator=HOST:PORT")
     jax.distributed.initialize(coordinator, processes, process)
 
 
 def check_platform(platform):
     """Refuses another kind of device than the config asks for ('' takes any)."""
-    found = jax.default_backend()
+    try:
+        found = jax.default_backend()
+    except RuntimeError as error:  # JAX_PLATFORMS names one that is not there
+        raise UserError(f"no devices: {' '.join(str(error).split())}") from error
     if platform and found != platform:
         raise UserError(f"config.platform is {platform!r}, but the devices here are {found!r}")
 

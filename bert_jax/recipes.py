@@ -3,7 +3,7 @@
 from ml_collections import ConfigDict
 
 from bert_jax.config import PhaseConfig, PretrainConfig, to_config_dict
-from bert_jax.data.masking import MaskingConfig, max_predictions_for
+from bert_jax.data.masking import DEFAULT_RATE, MaskingConfig, max_predictions_for
 from bert_jax.errors import UserError
 from bert_jax.model.presets import PRESETS
 
@@ -21,10 +21,15 @@ def set_phases(config, *phases):
     config.schedule.total_steps = sum(phase.get_ref("steps") for phase in phases[1:]) + phases[0].get_ref("steps")
 
 
-def phase(data, length, batch_size, steps):
-    """A phase of so many updates on batches of `batch_size` rows of `length` tokens."""
-    masking = MaskingConfig(max_predictions=max_predictions_for(length))
-    return to_config_dict(PhaseConfig(data=data, length=length, batch_size=batch_size, steps=steps, masking=masking))
+def phase(data, length, batch_size, steps, rate=DEFAULT_RATE):
+    """A phase of so many updates on batches of `batch_size` rows of `length` tokens, `rate` of them masked.
+
+    Held-out text is masked at the paper's rate, whatever the training rate, so that losses compare.
+    """
+    masking = MaskingConfig(max_predictions=max_predictions_for(length, rate), rate=rate)
+    eval_masking = MaskingConfig(max_predictions=max_predictions_for(length))
+    settings = PhaseConfig(data, length, batch_size, steps, masking=masking, eval_masking=eval_masking)
+    return to_config_dict(settings)
 
 
 def finish(config, arg):

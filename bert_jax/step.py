@@ -8,6 +8,7 @@ import dataclasses
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from bert_jax import losses
@@ -57,7 +58,7 @@ def masked_batch(config, masking, vocabulary, batch, purpose, first_example):
         pad_id=vocabulary.pad_id,
         mask_id=vocabulary.mask_id,
         special_ids=vocabulary.special_ids,
-        ordinary_ids=jnp.asarray(vocabulary.ordinary_ids, jnp.int32),
+        ordinary_ids=np.array(vocabulary.ordinary_ids, np.int32),
     )
     return batch | masked | {"mask": ids_BxL != vocabulary.pad_id}
 
@@ -126,7 +127,7 @@ def make_eval_step(config, phase, vocabulary):
 
     def eval_step(params, batch, position):
         return batch_sums(
-            params, config, masked_batch(config, phase.masking, vocabulary, batch, Purpose.EVAL_MASKS, position)
+            params, config, masked_batch(config, phase.eval_masking, vocabulary, batch, Purpose.EVAL_MASKS, position)
         )
 
     return eval_step

@@ -5,6 +5,7 @@ How a run starts:
 2. from scratch: it holds none; weights are drawn from the seed.
 """
 
+import contextlib
 import dataclasses
 import json
 import threading
@@ -67,6 +68,7 @@ class Run:
         self.log = RunLog(workdir)
         self.checkpoints = Checkpoints(workdir, config.keep_checkpoints)
         self.progress = Progress()
+        self._tracing = False
         self.state = self._start()
 
     # How it starts.
@@ -129,7 +131,8 @@ class Run:
                 heldout = self._run_phase(phase)
         if heldout is None:
             self.log.say(f"all {self.config.total_steps} steps are done")
-            heldout = self._evaluate(self.phases[-1], self._compile_eval(self.phases[-1]))
+            phase = self.phases[-1]
+            heldout = self._evaluate(phase, self._compile_eval(phase), write=False)  # its last step wrote the line
         return heldout
 
     def _run_phase(self, phase):
@@ -151,10 +154,11 @@ class Run:
         self.log.say(f"phase {phase.number}: {loader.summary}")
         if warning := cap_warning(c.masking, c.length):
             self.log.say(f"phase {phase.number}: {warning}")
-        batch, _ = next(loader)
-        train_step, eval_step = self._compile_train(phase, batch), self._compile_eval(phase)
-        meter = Meter(self.config, phase, phase_start, loader, self.log, self.progress, self.mesh)
-        return self._loop(phase, batch, loader, train_step, eval_step, meter)
+        with contextlib.closing(loader):
+            batch, _ = next(loader)
+            train_step, eval_step = self._compile_train(phase, batch), self._compile_eval(phase)
+            meter = Meter(self.config, phase, phase_start, loader, self.log, self.progress, self.mesh)
+            return self._loop(phase, batch, loader, train_step, eval_step, meter)
 
     def _compile_train(self, phase, batch):
         """The compiled train step. It takes over the buffers of the state that it is given."""
@@ -234,10 +238,11 @@ class Run:
         }
         self.checkpoints.save(self.state, record)
 
-    def _evaluate(self, phase, eval_step):
+    def _evaluate(self, phase, eval_step, write=True):
         metrics = evaluate(self.config, phase, self.state["params"], self.mesh, eval_step)
         size, step = heldout_size(self.config, phase.data), self.progress.step
-        self.log.write("heldout", step, metrics | {"examples": size, "phase": phase.number})
+        if write:
+            self.log.write("heldout", step, metrics | {"examples": size, "phase": phase.number})
         self.log.say(
             f"step {step}: held-out loss {metrics['loss']:.4f} on {size:,} examples: MLM {metrics['mlm_loss']:.4f}, "
             f"accuracy {metrics['mlm_accuracy']:.4f}; NSP accuracy {metrics['nsp_accuracy']:.4f}"
@@ -248,23 +253,41 @@ class Run:
         """Starts or ends the profiler's trace, where one is asked for."""
         if self.profile and step == self.profile[0]:
             jax.profiler.start_trace(str(self.workdir / "profile"))
-        elif self.profile and step == sum(self.profile):
-            jax.profiler.stop_trace()
-            self.log.say(f"trace of {self.profile[1]} steps written to {self.workdir / 'profile'}")
+            self._tracing = True
+        elif self._tracing and step == sum(self.profile):
+            self._end_trace()
+
+    def _end_trace(self):
+        jax.block_until_ready(self.state)  # the last step may still run
+        jax.profiler.stop_trace()
+        self._tracing = False
+        self.log.say(f"trace written to {self.workdir / 'profile'}")
 
     def close(self):
         try:
+            if self._tracing:  # the run ended, or was stopped, within the steps to trace
+                self._end_trace()
             self.checkpoints.close()
         finally:
             self.log.close()
 
 
 def _probe_writable(workdir):
-    """Makes the folder and writes to it, so that a run does not learn hours later that it cannot."""
+    """Makes the folder and writes to it, so that a run does not learn hours later that it cannot.
+
+    Raises UserError where that fails, or where several processes do not see the same folder.
+    """
+    probes = [workdir / f".probe-{process}" for process in range(jax.process_count())]
     try:
         workdir.mkdir(parents=True, exist_ok=True)
-        probe = workdir / f".probe-{jax.process_index()}"
-        probe.write_text("x" * 4096)
-        probe.unlink()
+        probes[jax.process_index()].write_text("x" * 4096)
+        shared = True
+        if len(probes) > 1:
+            multihost_utils.sync_global_devices("probes written")
+            shared = all(probe.exists() for probe in probes)
+            shared = multihost_utils.process_allgather(np.array(shared)).all()
+        probes[jax.process_index()].unlink()
     except OSError as error:
         raise UserError(f"--workdir {workdir}: cannot write there: {error.strerror or error}") from error
+    if not shared:
+        raise UserError(f"--workdir {workdir}: some processes see another folder there; expected one that all share")

@@ -1,9 +1,26 @@
-"""Fixtures that several test folders share."""
+"""Fixtures that several test folders share, and the environment of all tests and of the processes that they start."""
 
+import atexit
 import os
+import shutil
+import tempfile
 from pathlib import Path
 
 import pytest
+from jaxtyping import install_import_hook
+
+# Set before jax is imported. A program that one test has compiled is read from a folder by all later ones.
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")  # libtpu would ask a metadata server that is not there
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")  # halves the time to compile
+if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = tempfile.mkdtemp(prefix="bert-jax-compiled-")
+    atexit.register(shutil.rmtree, os.environ["JAX_COMPILATION_CACHE_DIR"], ignore_errors=True)
+    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+    os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
+
+# The shapes and types that public functions of the mathematics declare are checked at run time.
+install_import_hook(["bert_jax.losses", "bert_jax.data.masking", "bert_jax.model"], "beartype.beartype")
 
 DATA_VARIABLE = "BERT_JAX_DATA"
 

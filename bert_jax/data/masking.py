@@ -10,6 +10,8 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
+from jaxtyping import Array, Int, Key, Shaped
 
 from bert_jax.errors import UserError
 
@@ -70,14 +72,14 @@ def cap_warning(config: MaskingConfig, length: int) -> str | None:
 
 def mask_tokens(
     config: MaskingConfig,
-    input_ids_BxL: jax.Array,
-    keys_B: jax.Array,
+    input_ids_BxL: Int[ArrayLike, "B L"],
+    keys_B: Key[Array, " B"],
     *,
     pad_id: int,
     mask_id: int,
     special_ids: tuple[int, ...],
     ordinary_ids: np.ndarray,
-) -> dict[str, jax.Array]:
+) -> dict[str, Shaped[Array, "B _"]]:
     """Masks each row by its own key (`randomness.row_keys`); a pure function, to be called under jit.
 
     Special ids, which include [CLS], [SEP] and padding, are never masked; the random ids are drawn uniformly from

@@ -41,7 +41,7 @@ KIND = "pairs"
 MEGABYTE = 1 << 20
 # So many blocks, to share among workers, where the text is enough for blocks of LEAST_BLOCK_BYTES.
 SPREAD = 8
-LEAST_BLOCK_BYTES = 4 * MEGABYTE
+LEAST_BLOCK_BYTES = 2 * MEGABYTE
 # Sentences looked at for duplicates: about so many, however long the text.
 SENTENCE_SAMPLE = 1 << 18
 BYTES_A_SENTENCE = 80

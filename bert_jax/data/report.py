@@ -112,9 +112,9 @@ def _rules(settings):
 
 def _warnings(report, total, tallies, settings):
     warnings = []
-    if report["one_sentence_document_share"] >= 0.5:
+    positive = total.examples - total.random_next
+    if positive < 0.3 * total.examples:  # about a half is usual
         shown = int(100 * report["one_sentence_document_share"])
-        positive = total.examples - total.random_next
         pairs = "no positive pairs" if positive == 0 else f"only {positive} positive pairs of {total.examples}"
         warnings.append(f"{shown} % of documents have one sentence: NSP has {pairs} ({_rules(settings)[0]})")
     if report["duplicate_sentence_share"] >= 0.1:
@@ -137,7 +137,9 @@ def _warnings(report, total, tallies, settings):
     if report["dropped"]["empty_documents"] >= 0.1 * max(total.documents, 1):
         warnings.append(f"{report['dropped']['empty_documents']} documents are empty after tokenization")
     if settings["held_out"] and not report["splits"]["validation"]["examples"]:
-        warnings.append("nothing is held out: that takes two documents that differ")
+        found = report["splits"]["validation"]["documents"]
+        reason = f"{found} held-out documents give no example" if found else "that takes two documents that differ"
+        warnings.append(f"nothing is held out: {reason}")
     digests = [shard.sha256 for tally in tallies.values() for shard in tally.shards.values()]
     if len(set(digests)) < len(digests):
         warnings.append("some shards are identical: the text consists of copies")

@@ -9,6 +9,7 @@ import functools
 import jax
 import jax.numpy as jnp
 from flax import nnx
+from jaxtyping import Array, Bool, Float, Int, Key
 
 from bert_jax.errors import UserError
 from bert_jax.model import layers
@@ -124,12 +125,20 @@ def _apply_block(config, compute):
     return apply
 
 
-def encode(params, config, compute, input_ids_BxL, token_type_ids_BxL, mask_BxL, dropout_key=None):
+def encode(
+    params,
+    config,
+    compute,
+    input_ids_BxL: Int[Array, "B L"],
+    token_type_ids_BxL: Int[Array, "B L"],
+    mask_BxL: Bool[Array, "B L"],
+    dropout_key: Key[Array, ""] | None = None,
+) -> Float[Array, "B L D"]:
     """Hidden states of the last layer, [B, L, D] in compute.dtype.
 
     `mask_BxL` is true at real tokens. Without `dropout_key` (a threefry key) nothing is dropped.
     """
-    keys = _NO_KEYS if dropout_key is None else layers.dropout_keys(dropout_key, (config.layers + 1, len(_NO_KEYS)))
+    keys = _NO_KEYS if dropout_key is None else layers.dropout_keys(compute, dropout_key, (config.layers + 1, 3))
     embeddings = bind(Embeddings, config, compute, params["embeddings"])
     x_BxLxD = embeddings(input_ids_BxL, token_type_ids_BxL, None if dropout_key is None else keys[-1, 0])
     apply = _apply_block(config, compute)
@@ -147,7 +156,14 @@ def encode(params, config, compute, input_ids_BxL, token_type_ids_BxL, mask_BxL,
     return x_BxLxD
 
 
-def encode_layers(params, config, compute, input_ids_BxL, token_type_ids_BxL, mask_BxL):
+def encode_layers(
+    params,
+    config,
+    compute,
+    input_ids_BxL: Int[Array, "B L"],
+    token_type_ids_BxL: Int[Array, "B L"],
+    mask_BxL: Bool[Array, "B L"],
+) -> tuple[Float[Array, "M B L D"], Float[Array, "N B H L L"]]:
     """What every layer computes, without dropout: (hidden [N+1, B, L, D], attention [N, B, H, L, L]).
 
     hidden[0] is the output of the embeddings, hidden[n] that of layer n; attention[n - 1] belongs to layer n.

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 from flax import nnx
+from jaxtyping import Array, Float, Int
 
 from bert_jax.model import encoder, layers
 
@@ -56,24 +57,26 @@ def init_params(config, compute, key):
     return params | {"layers": encoder.init_layers(config, compute, keys[-1])}
 
 
-def gather_positions(hidden_BxLxD, positions_BxP):
+def gather_positions(hidden_BxLxD: Float[Array, "B L D"], positions_BxP: Int[Array, "B P"]) -> Float[Array, "B P D"]:
     """The hidden states at `positions`, [B, P, D]."""
     return jnp.take_along_axis(hidden_BxLxD, positions_BxP[:, :, None], axis=1)
 
 
-def mlm_logits(params, config, compute, hidden_BxPxD):
+def mlm_logits(params, config, compute, hidden_BxPxD: Float[Array, "B P D"]) -> Float[Array, "B P V"]:
     """Logits over the vocabulary, [B, P, V] in float32, of hidden states already gathered."""
     head = encoder.bind(MlmHead, config, compute, params["mlm"])
     return head(hidden_BxPxD, params["embeddings"]["word"]["embedding"])
 
 
-def nsp_logits(params, config, compute, hidden_BxLxD):
+def nsp_logits(params, config, compute, hidden_BxLxD: Float[Array, "B L D"]) -> Float[Array, "B 2"]:
     """Next-sentence logits, [B, 2] in float32."""
     pooled_BxD = encoder.bind(Pooler, config, compute, params["pooler"])(hidden_BxLxD)
     return encoder.bind(NspHead, config, compute, params["nsp"])(pooled_BxD)
 
 
-def pretraining_logits(params, config, compute, batch, dropout_key=None):
+def pretraining_logits(
+    params, config, compute, batch, dropout_key=None
+) -> tuple[Float[Array, "B P V"], Float[Array, "B 2"]]:
     """(MLM logits [B, P, V] at batch["positions"], NSP logits [B, 2]), both float32.
 
     `batch` holds input_ids, token_type_ids and mask [B, L], and positions [B, P].

@@ -46,13 +46,13 @@ def activation(name):
     }[name]
 
 
-def dropout_keys(key, shape):
-    """An array of keys for `dropout`, made from one threefry key.
+def dropout_keys(compute, key, shape):
+    """An array of keys for `dropout`, of the generator that `compute` names, made from one threefry key.
 
-    They are rbg keys: the generator of the hardware, where it has one, is several times faster than threefry. All are
-    drawn at once, as each use of threefry costs the compiler as much as a matrix product.
+    All are drawn at once: each use of threefry costs the compiler as much as a matrix product.
     """
-    return jax.random.wrap_key_data(jax.random.bits(key, (*shape, 4), jnp.uint32), impl="rbg")
+    words = 4 if compute.dropout_generator == "rbg" else 2
+    return jax.random.wrap_key_data(jax.random.bits(key, (*shape, words), jnp.uint32), impl=compute.dropout_generator)
 
 
 def dropout(x, key, rate):

@@ -7,6 +7,7 @@ from bert_jax.errors import UserError
 ACTIVATIONS = ("gelu", "gelu_tanh", "relu")  # gelu: erf form (Hugging Face), gelu_tanh: google-research/bert
 REMAT_POLICIES = ("none", "dots", "full")
 DTYPES = ("float32", "bfloat16")
+GENERATORS = ("rbg", "threefry2x32")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,11 +50,18 @@ class ComputeConfig:
 
     dtype: str = "float32"  # of activations and matrix products; parameters, norms, softmax and loss stay float32
     remat: str = "none"  # what the backward pass recomputes: none, dots (all but matrix products), full (whole layers)
+    # What draws dropout's bits. rbg is the TPU's own generator, free there; on a CPU threefry is the faster one, as it
+    # fuses and runs on all cores.
+    dropout_generator: str = "rbg"
     scan_layers: bool = True  # False unrolls: compiles several times longer, somewhat less memory traffic
 
     def __post_init__(self):
         if self.dtype not in DTYPES:
             raise UserError(f"compute.dtype {self.dtype!r}: expected one of {', '.join(DTYPES)}")
+        if self.dropout_generator not in GENERATORS:
+            raise UserError(
+                f"compute.dropout_generator {self.dropout_generator!r}: expected one of {', '.join(GENERATORS)}"
+            )
         if self.remat not in REMAT_POLICIES:
             raise UserError(f"compute.remat {self.remat!r}: expected one of {', '.join(REMAT_POLICIES)}")
 

@@ -36,9 +36,9 @@ class Tokenizer:
             ids[backend.names[role]] for role in ("pad", "unk", "cls", "sep", "mask")
         )
         self.special_ids = np.array(sorted(ids[name] for name in backend.special_names), np.int32)
-        special = set(self.special_ids.tolist())
-        placeholders = {i for i, piece in enumerate(self._pieces) if not piece or PLACEHOLDER.fullmatch(piece)}
-        self.ordinary_ids = np.array([i for i in range(self.size) if i not in special | placeholders], np.int32)
+        not_ordinary = {i for i, piece in enumerate(self._pieces) if not piece or PLACEHOLDER.fullmatch(piece)}
+        not_ordinary.update(self.special_ids.tolist())
+        self.ordinary_ids = np.array([i for i in range(self.size) if i not in not_ordinary], np.int32)
         self.is_word_start = None
         if backend.word_prefix is not None:
             prefix, starts = backend.word_prefix

@@ -245,7 +245,7 @@ def test_a_cap_below_the_rate_is_reported_with_the_real_rate():
     ("settings", "message"),
     [
         ({"max_predictions": 0}, "max_predictions: found 0"),
-        ({"max_predictions": 5, "rate": 15}, "masking rate: found 15"),
+        ({"max_predictions": 5, "rate": 15.0}, "masking rate: found 15"),
         ({"max_predictions": 5, "mask_share": 0.9, "random_share": 0.2}, "found 0.9 and 0.2"),
         ({"max_predictions": 5, "mask_share": -0.1}, "found -0.1 and 0.1"),
     ],
@@ -264,5 +264,11 @@ def test_a_vocabulary_without_ordinary_tokens_is_refused():
     keys = row_keys(0, Purpose.TRAIN_MASKS, np.arange(1))
     with pytest.raises(UserError, match="ordinary_ids: found none"):
         mask_tokens(
-            MaskingConfig(1), np.ones((1, 4)), keys, pad_id=0, mask_id=4, special_ids=(0, 4), ordinary_ids=np.array([])
+            MaskingConfig(1),
+            np.ones((1, 4), np.int32),
+            keys,
+            pad_id=0,
+            mask_id=4,
+            special_ids=(0, 4),
+            ordinary_ids=np.array([]),
         )

@@ -18,7 +18,7 @@ MOST_BAD_MARKS = 100
 SMOOTHED_FROM = 40  # points; fewer are read best as they are
 WINDOW_SHARE = 0.04  # of a phase's points, averaged to smooth
 LOG_FROM = 20  # the largest value over the median one: beyond this a linear axis shows one spike and nothing else
-CUT_FROM = 5  # the same over the 99th percentile, for what starts at zero: there the spikes are cut off
+CUT_FROM = 2  # of a speed, the largest value over a phase's 95th percentile: higher spikes leave the plot
 SIZE_INCHES = (4.8, 3.0)
 
 
@@ -33,6 +33,7 @@ class Panel:
     reference: str = ""  # what the dashed line is, where the data tell its height
     from_zero: bool = False
     exact: bool = False  # set by the schedule, not measured: nothing to smooth
+    spiky: bool = False  # a pause of the machine may dwarf all else
 
 
 PANELS = (
@@ -47,12 +48,14 @@ PANELS = (
         "tokens a second",
         {"tokens_per_second": "all tokens", "real_tokens_per_second": "without padding"},
         from_zero=True,
+        spiky=True,
     ),
     Panel(
         "Time a step",
         "seconds",
         {"step_seconds": "whole step", "data_wait_seconds": "waiting for data"},
         from_zero=True,
+        spiky=True,
     ),
     Panel("Gradient norm", "norm before clipping", {"gradient_norm": ""}),
 )
@@ -60,10 +63,11 @@ PANELS = (
 
 def panels(run):
     """(Panel, SVG text) of every plot that the run has figures for; `run` is a report.RunRecord."""
-    return [(panel, _svg(panel, run)) for panel in PANELS if any(_points(run.train, name) for name in panel.figures)]
+    lines = run.train + run.heldout
+    return [(panel, _svg(panel, run)) for panel in PANELS if any(_points(lines, name) for name in panel.figures)]
 
 
-def histogram(edges, counts):
+def histogram(title, edges, counts):
     """The SVG of how many rows have more than edges[i] and at most edges[i + 1] tokens."""
     figure, axes = _canvas()
     centres, widths = np.add(edges[1:], edges[:-1]) / 2, np.diff(edges)
@@ -71,19 +75,19 @@ def histogram(edges, counts):
     axes.set_xlabel("tokens in a row, special tokens included")
     axes.set_ylabel("rows")
     axes.set_xlim(edges[0], edges[-1])
-    return _save(figure, "Lengths of the rows")
+    return _save(figure, title)
 
 
 def _svg(panel, run):
     figure, axes = _canvas()
-    last = max(line["step"] for line in run.train + run.heldout)
+    lines = run.train + run.heldout
+    last = max(line["step"] for line in lines)
     for (name, label), colour in zip(panel.figures.items(), (TRAIN, SECOND), strict=False):
         _draw_train(axes, run.train, name, panel, colour, label or "train", last)
     for name in panel.figures:
         _draw_heldout(axes, run.heldout, name, panel.scale)
         _draw_reference(axes, run, run.references.get(name, {}), panel)
-    values = [panel.scale * value for name in panel.figures for _, value in _points(run.train, name)]
-    _set_axes(axes, panel, values, last)
+    _set_axes(axes, panel, [v for name in panel.figures for _, v in _by_phase(lines, name, panel.scale)], last)
     _mark_phases(axes, run, last)
     _mark_bad(axes, run.bad)
     axes.legend(loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=2, frameon=False, fontsize=9, labelcolor=INK,
@@ -134,16 +138,19 @@ def _draw_reference(axes, run, heights, panel):
             label = "_" + label
 
 
-def _set_axes(axes, panel, values, last):
+def _set_axes(axes, panel, phases, last):
+    """Limits, scale and labels; phases: the values of each phase and figure."""
     axes.set_xlim(0, max(last, 1) * 1.02)
     axes.set_xlabel("step")
     axes.xaxis.set_major_locator(MaxNLocator(nbins=5, integer=True, steps=[1, 2, 5, 10]))
-    low, median, usual, high = min(values), np.median(values), np.percentile(values, 99), max(values)
+    values = np.concatenate(phases)
+    low, median, high = values.min(), np.median(values), values.max()
     remark = ""
     if panel.from_zero:
-        cut = high > CUT_FROM * usual > 0
-        remark = ", spikes cut off" if cut else ""
-        axes.set_ylim(0, 1.12 * (CUT_FROM * usual if cut else max(high, axes.dataLim.y1) or 1))
+        usual = max(np.percentile(phase, 95) for phase in phases)
+        cut = panel.spiky and high > CUT_FROM * usual > 0
+        remark = ", higher spikes cut off" if cut else ""
+        axes.set_ylim(0, CUT_FROM * usual if cut else 1.12 * max(high, axes.dataLim.y1) or 1)
     elif low > 0 and high > LOG_FROM * median:
         remark = ", log scale"
         axes.set_yscale("log")
@@ -185,12 +192,15 @@ def thin(steps, values, most=MOST_POINTS):
 
 
 def smooth(steps, values, most=MOST_POINTS):
-    """Means over a window about each of at most `most` points; it narrows towards both ends, which stay as they are."""
+    """Means over a window about each of at most `most` points.
+
+    At the start the window narrows, for losses fall steeply there; at the end it only loses its right half, as the last
+    point alone would be mere noise.
+    """
     half = max(1, int(len(steps) * WINDOW_SHARE / 2))
     kept = np.unique(np.linspace(0, len(steps) - 1, most).astype(int))
-    reach = np.minimum(half, np.minimum(kept, len(steps) - 1 - kept))
-    means = [values[i - r : i + r + 1].mean() for i, r in zip(kept, reach, strict=True)]
-    return steps[kept], np.array(means)
+    reach = np.minimum(half, kept)
+    return steps[kept], np.array([values[i - r : i + r + 1].mean() for i, r in zip(kept, reach, strict=True)])
 
 
 def _tick(value, _=None):
@@ -219,7 +229,7 @@ def _canvas():
 
 
 def _save(figure, title):
-    """The figure as an <svg> element for a page: colours by CSS variable, the page's font, ids of its own."""
+    """The figure as an <svg> element for a page: colours by CSS variable, the page's font, ids after its title."""
     text = StringIO()
     metadata = dict.fromkeys(("Creator", "Date", "Format", "Type"))  # they would differ, and name outside addresses
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": title, "font.family": "DejaVu Sans"}):

@@ -106,7 +106,7 @@ def _clean(line):
     if not isinstance(line, dict) or line.get("split") not in SPLITS:
         return None
     step, phase = line.get("step"), line.get("phase", 1)
-    if not all(type(number) is int and 0 <= number < LARGEST for number in (step, phase)):
+    if not all(type(number) is int and least <= number < LARGEST for number, least in ((step, 0), (phase, 1))):
         return None
     figures = line if line["split"] == "bad" else {name: value for name, value in line.items() if is_figure(value)}
     return figures | {"split": line["split"], "step": step, "phase": phase}
@@ -135,7 +135,11 @@ def _read_json(path, kind, notes):
 def _data_report(folder, notes):
     """The report.json of a folder of prepared data; None where that is gone, which the page tells with the phase."""
     path = epath.Path(folder) / "report.json"
-    return _read_json(path, dict, notes) if folder and path.exists() else None
+    try:
+        return _read_json(path, dict, notes) if folder and path.exists() else None
+    except (OSError, ValueError) as error:  # no such path can be
+        notes.append(f"{folder!r}: {error}.")
+        return None
 
 
 def _typed(raw_config, notes):

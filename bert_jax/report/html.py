@@ -1,4 +1,13 @@
-"""The style sheet of a run's report: light and dark, narrow and wide, screen and paper."""
+"""The elements of a run's report as HTML text, and its style sheet.
+
+Text of a corpus, a path or a JSON file may hold anything: it gets into the page through `escape` alone.
+"""
+
+import html
+import re
+
+from bert_jax.report.run import is_figure
+from bert_jax.report.words import percent
 
 # Lines: Okabe and Ito's colours, told apart with any colour vision; the dark theme takes their lighter forms.
 _LIGHT = """
@@ -9,7 +18,6 @@ _DARK = """
   color-scheme: dark; --paper: #14171b; --ink: #e4e7eb; --soft: #a3abb5; --grid: #30363d; --box: #1e2329;
   --train: #56b4e9; --heldout: #ff9248; --second: #2fc79b; --bad: #f08cc6; --note: #e8b65a; --mark: #5c4a14;
 """
-
 _RULES = """
 * { box-sizing: border-box; }
 body { margin: 0; background: var(--paper); color: var(--ink); overflow-wrap: anywhere;
@@ -56,13 +64,60 @@ mark { background: var(--mark); color: inherit; border-radius: 3px; padding: 0 .
 .bar div { background: var(--train); height: .6rem; min-width: 1px; border-radius: 2px; print-color-adjust: exact; }
 footer { color: var(--soft); font-size: .8rem; margin-top: 2.5rem; }
 @media print {
-  body { font-size: 11px; }
+  html { font-size: 11px; }
+  body { font-size: 1rem; }
+  h2, h3, caption, figcaption { break-after: avoid; }
+  tr { break-inside: avoid; }
   main { max-width: none; padding: 0; }
   .plots { grid-template-columns: 1fr 1fr; }
   .key, .notes, .prediction { print-color-adjust: exact; }
   details::details-content { content-visibility: visible; block-size: auto; }
 }
 """
-
 # Paper is light, whatever the screen.
 STYLE = f":root {{{_LIGHT}}}\n@media screen and (prefers-color-scheme: dark) {{ :root {{{_DARK}}} }}{_RULES}"
+
+
+def escape(value):
+    """Any value as text that HTML shows as it is; characters that no page may hold show as U+FFFD."""
+    text = re.sub("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]", "\ufffd", str(value))
+    return html.escape(text)
+
+
+def shown(name, value):
+    """A figure of JSON as text: thousands apart, shares as percentages."""
+    if not is_figure(value):
+        return str(value)
+    if name.endswith(("_share", "_rate")):
+        return percent(value)
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.0f}"
+
+
+def table(rows, header=(), caption=""):
+    """A table; each row is a name and texts. Columns under a header of numbers only, or under none, stand right."""
+    columns = list(zip(*rows, strict=True))
+    kinds = [" class=number" if n and (not header or all(map(_is_number, c))) else "" for n, c in enumerate(columns)]
+    lines = [f"<caption>{escape(caption)}</caption>"] if caption else []
+    if header:
+        cells = (f"<th scope=col{kind}>{escape(name)}</th>" for kind, name in zip(kinds, header, strict=True))
+        lines.append(f"<thead><tr>{''.join(cells)}</tr></thead>")
+    lines.append("<tbody>")
+    for name, *texts in rows:
+        cells = (f"<td{kind}>{escape(text)}</td>" for kind, text in zip(kinds[1:], texts, strict=True))
+        lines.append(f"<tr><th scope=row>{escape(name)}</th>{''.join(cells)}</tr>")
+    return "<div class=wide><table>" + "\n".join([*lines, "</tbody>"]) + "</table></div>"
+
+
+def _is_number(text):
+    return re.fullmatch(r"-?[\d.,]+(e[-+]?\d+)?( %)?|nan|-?inf|", text)
+
+
+def folded(summary, content):
+    return f"<details><summary>{escape(summary)}</summary>\n{content}\n</details>"
+
+
+def notes_box(notes, title="Notes"):
+    if not notes:
+        return ""
+    items = "".join(f"<li>{escape(note)}</li>" for note in notes)
+    return f"<div class='notes'><strong>{escape(title)}</strong><ul>{items}</ul></div>"

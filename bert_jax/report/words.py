@@ -7,7 +7,7 @@ from bert_jax.runlog import in_words
 
 
 def summary(run):
-    """The sentences of the paragraph at the top; `run` is a report_run.RunRecord."""
+    """The sentences of the paragraph at the top; `run` is a run.RunRecord."""
     sentences = [_model(run), *_progress(run), *_heldout(run), *_speed(run), *_bad(run)]
     return [sentence for sentence in sentences if sentence]
 
@@ -47,9 +47,9 @@ def duration(seconds):
 
 
 def heldout_entropy(run):
-    """Unigram entropy, in nats, of the held-out tokens of the phase last evaluated; None where it is not known."""
-    phase = run.heldout[-1]["phase"] if run.heldout else len(run.data)
-    entropy = run.references["mlm_loss"].get(phase)
+    """Unigram entropy, in nats, of the held-out tokens of the newest phase; None where it is not known."""
+    spans = run.spans()
+    entropy = run.references["mlm_loss"].get(spans[-1][0] if spans else 1)
     return entropy if entropy is not None else run.summary.get("unigram_entropy")
 
 
@@ -107,7 +107,8 @@ def _heldout(run):
         right = f" ({percent(last['nsp_accuracy'])} right)" if "nsp_accuracy" in last else ""
         parts.append(f"{nats(last['nsp_loss'])} nats a sentence pair{right}")
     if parts:
-        yield f"On held-out text, after step {last['step']:,}, its loss is {' and '.join(parts)}."
+        examples = f" ({plural(last['examples'], 'example')})" if "examples" in last else ""
+        yield f"On held-out text{examples}, after step {last['step']:,}, its loss is {' and '.join(parts)}."
     if best and "loss" in last:
         total = f"The total of both is {nats(last['loss'])}"
         among = " of this phase" if len(run.spans()) > 1 else ""
@@ -118,12 +119,8 @@ def _heldout(run):
     entropy = heldout_entropy(run)
     if entropy is not None and "mlm_loss" in last:
         below = entropy - last["mlm_loss"]
-        learnt = (
-            f"the model is {below:.2f} nats below that"
-            if below > 0
-            else f"the model is {-below:.2f} nats above that, so it has not even learnt the frequencies"
-        )
-        yield f"Knowing only how often each token occurs would give {nats(entropy)} nats (unigram entropy): {learnt}."
+        where = f"{abs(below):.2f} nats {'below' if below >= 0 else 'above'} that"
+        yield f"Knowing only how often each token occurs would give {nats(entropy)} (unigram entropy): it is {where}."
 
 
 def _speed(run):

@@ -1,7 +1,7 @@
 """A run's report as one HTML file: `bert-jax report`, and `write_report` for programs.
 
-report_run.py reads what the run left, report_words.py says what it means, report_curves.py draws it, report_page.py
-makes the page.
+run.py reads what the run left, words.py says what it means, curves.py draws it, data.py
+tells of its data, and page.py makes the page, of elements from html.py.
 """
 
 from etils import epath
@@ -34,17 +34,21 @@ def write_report(workdir, out=None, predictions=None):
     holds. Raises UserError where `workdir` holds no run, or `out` cannot be written. Whatever else is missing or
     damaged is said in the page.
     """
-    from bert_jax.report_page import make_page  # imported here: --help needs neither jax nor matplotlib
-    from bert_jax.report_run import read_run
+    from bert_jax.report.page import make_page  # imported here: --help needs neither jax nor matplotlib
+    from bert_jax.report.run import read_run
 
-    record = read_run(workdir, predictions)
     path = epath.Path(out) if out else epath.Path(workdir) / "report.html"
+    record = read_run(workdir, predictions)
     _check_replaceable(path)
+    page = make_page(record, MARK)
     partial = path.with_name(path.name + ".partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_text(make_page(record, MARK), encoding="utf-8")
-        partial.replace(path)
+        try:
+            partial.write_text(page, encoding="utf-8")
+            partial.replace(path)
+        finally:
+            partial.unlink(missing_ok=True)
     except OSError as error:
         raise UserError(f"{path}: cannot be written ({error.strerror or error})") from error
     return path

@@ -1,0 +1,131 @@
+"""Tokens a second of our train step against transformers + torch, same model and batch, in one process.
+
+    python benchmarks/train_step.py [--preset=base] [--batch=8] [--length=128] [--pairs=5]
+
+Ours is the step of the training loop as users run it: masks drawn in it, gathered predictions, dropout, clipping, the
+paper's optimizer. The peer is BertForPreTraining in train mode with torch.optim.AdamW and clipping, on a batch that is
+masked already, once in float32 and once under bfloat16 autocast. The runs alternate; figures are medians over pairs.
+Needs the extra [parity]. The last line is one JSON object.
+"""
+
+import argparse
+import dataclasses
+import json
+import statistics
+import sys
+import time
+from pathlib import Path
+
+import jax
+import numpy as np
+import torch
+import transformers
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from bert_jax import step as steps
+from bert_jax.config import PhaseConfig, PretrainConfig
+from bert_jax.data.masking import MaskingConfig, max_predictions_for
+from bert_jax.model.presets import PRESETS, ComputeConfig
+from bert_jax.schedules import ScheduleConfig
+from tests.model.hf import hf_config
+
+SPECIAL = 106  # ids below are special or unused in bert-base-uncased's vocabulary
+
+
+def ours(args):
+    """A function that makes one step of ours and waits for it."""
+    masking = MaskingConfig(max_predictions=max_predictions_for(args.length))
+    phase = PhaseConfig(length=args.length, batch_size=args.batch, steps=1000, masking=masking)
+    config = PretrainConfig(
+        model=PRESETS[args.preset],
+        compute=ComputeConfig(dropout_generator="threefry2x32", scan_layers=not args.unroll),
+        phases=(phase,),
+        schedule=ScheduleConfig("warmup_linear", peak=1e-4, warmup_steps=100, total_steps=1000),
+    )
+    vocabulary = steps.Vocabulary(0, 103, (0, 101, 102, 103), tuple(range(SPECIAL, config.model.vocab_size)))
+    train_step = jax.jit(steps.make_train_step(config, phase, vocabulary), donate_argnums=0)
+    state, batch = steps.init_state(config), make_batch(args, config.model.vocab_size)
+
+    def one():
+        nonlocal state
+        state, metrics = train_step(state, batch)
+        jax.block_until_ready(metrics)
+
+    return one
+
+
+def peer(args, autocast):
+    """A function that makes one step of transformers' BertForPreTraining."""
+    config = hf_config(dataclasses.replace(PRESETS[args.preset]))
+    model = transformers.BertForPreTraining(config).train()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.01)
+    batch = {name: torch.tensor(values).long() for name, values in make_batch(args, config.vocab_size).items()}
+    labels = torch.full_like(batch["input_ids"], -100)
+    for row in range(args.batch):
+        chosen = torch.randperm(args.length - 2)[: round(0.15 * args.length)] + 1
+        labels[row, chosen] = batch["input_ids"][row, chosen]
+        batch["input_ids"][row, chosen] = 103
+    inputs = {name: batch[name] for name in ("input_ids", "token_type_ids", "next_sentence_label")}
+
+    def one():
+        with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+            loss = model(**inputs, labels=labels, attention_mask=torch.ones_like(labels)).loss
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        return loss.item()
+
+    return one
+
+
+def make_batch(args, vocab_size):
+    rng = np.random.default_rng(0)
+    return {
+        "input_ids": rng.integers(SPECIAL, vocab_size, (args.batch, args.length)).astype(np.int32),
+        "token_type_ids": (np.arange(args.length) >= args.length // 2).astype(np.int32)
+        * np.ones((args.batch, 1), np.int32),
+        "next_sentence_label": rng.integers(0, 2, args.batch).astype(np.int32),
+    }
+
+
+def tokens_a_second(args, one):
+    started = time.perf_counter()
+    for _ in range(args.steps):
+        one()
+    return args.batch * args.length * args.steps / (time.perf_counter() - started)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--preset", default="base", choices=PRESETS)
+    parser.add_argument("--batch", type=int, default=8)
+    parser.add_argument("--length", type=int, default=128)
+    parser.add_argument("--pairs", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=3, help="steps in each measurement")
+    parser.add_argument("--unroll", action="store_true", help="ours without the scan over layers")
+    args = parser.parse_args()
+    runs = {"ours": ours(args), "peer": peer(args, autocast=False), "peer_bf16": peer(args, autocast=True)}
+    for one in runs.values():
+        one()  # compiles, allocates
+    figures = {name: [] for name in runs}
+    for pair in range(args.pairs):
+        for name, one in runs.items():
+            figures[name].append(tokens_a_second(args, one))
+        print(
+            f"pair {pair + 1}: "
+            + ", ".join(f"{name} {values[-1]:.1f}" for name, values in figures.items())
+            + " tokens/s"
+        )
+    medians = {name: statistics.median(values) for name, values in figures.items()}
+    ratios = {
+        name: statistics.median(a / b for a, b in zip(figures["ours"], figures[name], strict=True))
+        for name in ("peer", "peer_bf16")
+    }
+    what = {"unit": "tokens/s", "preset": args.preset, "batch": args.batch, "length": args.length, "pairs": args.pairs}
+    print(json.dumps(medians | {"ratio": ratios["peer"], "ratio_bf16": ratios["peer_bf16"]} | what))
+
+
+if __name__ == "__main__":
+    main()
