@@ -11,6 +11,7 @@ import hashlib
 import json
 import logging
 import re
+import shutil
 
 import jax
 import orbax.checkpoint as ocp
@@ -23,8 +24,12 @@ MANIFEST = "manifest.json"
 FORMAT = 1
 _ITEMS = ("params", "optimizer")
 
+# What a checkpoint takes besides its arrays: Orbax's tables, and file system blocks that are not full.
+OVERHEAD_BYTES = 1 << 20
+
 # Orbax tells each step of its own work, and of an error all tracebacks; the errors themselves are raised too.
-logging.getLogger("absl").setLevel(logging.CRITICAL)
+for _name in ("absl", "asyncio"):
+    logging.getLogger(_name).setLevel(logging.CRITICAL)
 
 
 class Checkpoints:
@@ -49,12 +54,15 @@ class Checkpoints:
     def save(self, state, record):
         """Starts a save of `state` and of `record` (JSON) under its step; training may go on when this returns.
 
-        Raises UserError if an earlier save failed, naming the reason.
+        Raises UserError if an earlier save failed, naming the reason, or if the disk has no room for this one.
         """
         self.wait()
         folder = self.folder / str(record["step"])
-        if jax.process_index() == 0 and folder.exists():
-            _move_aside(folder)
+        if jax.process_index() == 0:
+            with _writing(folder):
+                _check_room(folder, sum(leaf.nbytes for leaf in jax.tree.leaves(state)))
+                if folder.exists():
+                    _move_aside(folder)
         optimizer = {"opt_state": state["opt_state"], "step": state["step"], "examples": state["examples"]}
         items = ocp.args.Composite(
             params=ocp.args.StandardSave(state["params"]), optimizer=ocp.args.StandardSave(optimizer)
@@ -259,6 +267,18 @@ def _files(folder):
             yield path
 
 
+def _check_room(folder, n_bytes):
+    """Refuses a save that the disk has no room for. Orbax finds out in the middle, with a page of tracebacks."""
+    if "://" in str(folder):
+        return
+    needed, free = n_bytes + OVERHEAD_BYTES, shutil.disk_usage(folder.parent).free
+    if free < needed:
+        raise UserError(
+            f"cannot write checkpoint {folder}: No space left on device: "
+            f"{needed / 2**20:,.1f} MiB needed, {free / 2**20:,.1f} MiB free"
+        )
+
+
 def _move_aside(folder):
     taken = [path.name for path in folder.parent.iterdir()]
     number = next(n for n in range(1, len(taken) + 2) if f"{folder.name}.aside{n}" not in taken)
@@ -275,7 +295,9 @@ class _writing:
         return self
 
     def __exit__(self, kind, error, trace):
+        if isinstance(error, UserError):
+            return  # told already
         # TensorStore reports the system's error as a ValueError with the reason in words.
-        reason = error and re.search(r"No space left[^\]\"';]*|Read-only file system|Permission denied", str(error))
+        reason = error and re.search(r"No space left on device|Read-only file system|Permission denied", str(error))
         if error is not None and (reason or isinstance(error, OSError)):
             raise UserError(f"cannot write checkpoint {self.folder}: {reason[0] if reason else error}") from error

@@ -15,8 +15,6 @@ from bert_jax.__main__ import run_verb
 from bert_jax.errors import PREEMPTED_STATUS, USER_ERROR_STATUS, Preempted, UserError
 
 CONFIG = Path(__file__).resolve().parent.parent / "configs" / "quickstart.py"
-VOCABULARY = 8192  # that of configs/quickstart.py
-LENGTH = 64
 SENTENCES = (
     "In the beginning God created the heavens and the [MASK].",
     "Jesus said to his [MASK], follow me.",
@@ -44,17 +42,21 @@ def main():
 
 def quickstart(workdir, corpus=None):
     """Runs all parts in `workdir` and writes summary.json there."""
+    from bert_jax.config import load
+
     started = time.time()
+    settings = load([f"--config={CONFIG}"])
     if corpus is None:
         from bert_jax.text.sample_corpus import fetch_sample_corpus
 
         corpus = fetch_sample_corpus(workdir / "corpus")
     vocabulary, data = workdir / "vocabulary", workdir / "data"
     if not vocabulary.exists():
-        run_verb("vocab", [f"--source={corpus}", f"--size={VOCABULARY}", f"--out={vocabulary}"])
+        run_verb("vocab", [f"--source={corpus}", f"--size={settings.model.vocab_size}", f"--out={vocabulary}"])
+    length = settings.phases[0].length
     run_verb(
         "prepare",
-        [f"--source={corpus}", f"--tokenizer={vocabulary}", f"--length={LENGTH}", "--held_out=0.02", f"--out={data}"],
+        [f"--source={corpus}", f"--tokenizer={vocabulary}", f"--length={length}", "--held_out=0.02", f"--out={data}"],
     )
     heldout = run_verb(
         "pretrain", [f"--config={CONFIG}", f"--config.phases.phase1.data={data}", f"--workdir={workdir}"]

@@ -7,6 +7,7 @@ import jax
 from etils import epath
 
 METRICS = "metrics.jsonl"
+FLUSH_SECONDS = 30  # how long TensorBoard may lag behind
 
 
 class RunLog:
@@ -24,24 +25,20 @@ class RunLog:
         """Opens the files to go on after `step`: lines of later steps, of a run that was killed, are removed."""
         if not self._writes:
             return
-        from tensorboardX import SummaryWriter  # here, as it imports torch where that is installed, which takes seconds
-
         path = self._folder / METRICS
         kept = [line for line in read_lines(path) if line["step"] <= step]
         partial = self._folder / (METRICS + ".partial")
         partial.write_text("".join(json.dumps(line) + "\n" for line in kept))
         partial.replace(path)
         self._metrics = open(path, "a", buffering=1)
-        self._board = SummaryWriter(str(self._folder / "tensorboard"), purge_step=step + 1)
+        self._board = _Board(self._folder / "tensorboard", step + 1)
 
     def write(self, split, step, figures):
         """One line of figures (name -> number or string)."""
         if not self._writes:
             return
         self._metrics.write(json.dumps({"split": split, "step": step, **figures}) + "\n")
-        for name, value in figures.items():
-            if isinstance(value, (int, float)):
-                self._board.add_scalar(f"{split}/{name}", value, step)
+        self._board.write(step, {f"{split}/{name}": v for name, v in figures.items() if isinstance(v, (int, float))})
 
     def say(self, line):
         """One line for the person who watches, with the time."""
@@ -50,8 +47,39 @@ class RunLog:
 
     def close(self):
         if self._metrics is not None:
-            self._metrics.close()
-            self._board.close()
+            try:
+                self._metrics.close()
+            finally:
+                self._board.close()
+
+
+class _Board:
+    """Writer of TensorBoard's events. (tensorboardX's own writes from a thread, where a full disk goes unnoticed.)"""
+
+    def __init__(self, folder, first_step):
+        """Tells TensorBoard to forget what earlier files hold of `first_step` and later ones."""
+        # Imported here, as tensorboardX imports torch where that is installed, which takes seconds.
+        from tensorboardX.event_file_writer import EventsWriter
+        from tensorboardX.proto.event_pb2 import Event, SessionLog
+        from tensorboardX.proto.summary_pb2 import Summary
+
+        self._event, self._summary = Event, Summary
+        folder.mkdir(exist_ok=True)
+        self._file = EventsWriter(str(folder / "events"))
+        self._file.write_event(
+            Event(wall_time=time.time(), step=first_step, session_log=SessionLog(status=SessionLog.START))
+        )
+        self._flushed = time.monotonic()
+
+    def write(self, step, figures):
+        values = [self._summary.Value(tag=name, simple_value=value) for name, value in figures.items()]
+        self._file.write_event(self._event(wall_time=time.time(), step=step, summary=self._summary(value=values)))
+        if time.monotonic() - self._flushed > FLUSH_SECONDS:
+            self._file.flush()
+            self._flushed = time.monotonic()
+
+    def close(self):
+        self._file.close()
 
 
 def read_lines(path):

@@ -47,11 +47,14 @@ def train(config, workdir, *, stop=None, profile=None):
     config: PretrainConfig. stop: a threading.Event; once set, the run saves and raises Preempted. profile: (first
     step, steps) to trace. Raises UserError for a mistake in data, config or workdir, with nothing written over.
     """
-    run = Run(config, workdir, stop or threading.Event(), profile)
     try:
-        return run.to_the_end()
-    finally:
-        run.close()
+        run = Run(config, workdir, stop or threading.Event(), profile)
+        try:
+            return run.to_the_end()
+        finally:
+            run.close()
+    except OSError as error:  # a full disk, say
+        raise UserError(f"{error.filename or workdir}: {error.strerror or error}") from error
 
 
 class Run:

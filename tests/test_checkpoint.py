@@ -241,14 +241,17 @@ def test_check_raises_only_what_has_failed(tmp_path, monkeypatch):
     assert committed_steps(tmp_path / "checkpoints") == []
 
 
-def test_a_full_disk(small_disk):
+@pytest.mark.parametrize("noticed", ["before", "in the middle"])
+def test_a_full_disk(small_disk, monkeypatch, noticed):
     """The checkpoint before it stays as good as it was."""
+    if noticed == "in the middle":  # the room is gone between the check and the write
+        monkeypatch.setattr(checkpoint, "_check_room", lambda *arguments: None)
     checkpoints = Checkpoints(small_disk)
     checkpoints.save(state_at(1), record_at(1))
     checkpoints.wait()
     filled = small_disk / "filling"
     with contextlib.suppress(OSError):
-        filled.write_bytes(bytes(4 << 20))
+        filled.write_bytes(bytes(8 << 20))
     with pytest.raises(UserError, match=r"cannot write checkpoint .*: No space left on device") as caught:
         checkpoints.save(state_at(2), record_at(2))
         checkpoints.wait()
@@ -259,10 +262,10 @@ def test_a_full_disk(small_disk):
 
 @pytest.fixture
 def small_disk(tmp_path):
-    """A folder on a file system of 1 MB."""
+    """A folder on a file system of 4 MB."""
     folder = tmp_path / "disk"
     folder.mkdir()
-    mount = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder], capture_output=True, text=True)
+    mount = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", folder], capture_output=True, text=True)
     if mount.returncode:
         pytest.skip(f"no small file system: {mount.stderr.strip()}")
     yield folder

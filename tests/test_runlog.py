@@ -28,7 +28,22 @@ def test_a_line_holds_split_step_and_figures(tmp_path):
     assert json.loads((tmp_path / "metrics.jsonl").read_text()) == {
         "split": "heldout", "step": 3, "loss": 0.25, "note": "text",
     }  # fmt: skip
-    assert list((tmp_path / "tensorboard").glob("events.out.tfevents.*"))
+    (board,) = (tmp_path / "tensorboard").glob("events.out.tfevents.*")
+    forget, line = events_of(board)[1:]
+    assert forget.step == 1 and forget.session_log.status == forget.session_log.START
+    assert (line.step, [(v.tag, v.simple_value) for v in line.summary.value]) == (3, [("heldout/loss", 0.25)])
+
+
+def events_of(path):
+    """The records of a TFRecord file: 8 bytes of length and 4 of checksum, data, 4 of checksum."""
+    from tensorboardX.proto.event_pb2 import Event
+
+    data, events = path.read_bytes(), []
+    while data:
+        size = int.from_bytes(data[:8], "little")
+        events.append(Event.FromString(data[12 : 12 + size]))
+        data = data[16 + size :]
+    return events
 
 
 def test_a_line_is_on_disk_before_the_next_step(tmp_path):

@@ -19,7 +19,7 @@ with mock.patch.dict(sys.modules, {"torch": None}):  # it would import torch whe
     import tensorboardX  # noqa: F401
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-LENGTH, BATCH, PREDICTIONS = 32, 8, 5
+LENGTH, BATCH = 32, 8
 SENTENCES = 30  # of the corpus that a model can learn by heart
 # Equal in two runs that ought to be one; all other figures are times.
 REPRODUCED = (
@@ -69,10 +69,16 @@ def vocab_size(data=None):
     return json.loads(((data or prepared()) / "preparation.json").read_text())["vocab_size"]
 
 
+def phase_flags(number, length, steps):
+    """Settings of one phase on prepared data of that length, masked at the usual rate."""
+    most = {f"{masking}__max_predictions": -(-15 * length // 100) for masking in ("masking", "eval_masking")}
+    settings = {"data": prepared(length), "length": length, "steps": steps, **most}
+    return {f"phases__phase{number}__{name}": value for name, value in settings.items()}
+
+
 def flags(steps=6, file="bert_tiny.py", **overrides):
     """Arguments of the tiny recipe; `overrides` are settings by path, with __ for the dots."""
-    phase = {"data": prepared(), "length": LENGTH, "masking__max_predictions": PREDICTIONS, "steps": steps}
-    settings = {"model__vocab_size": vocab_size(), **{f"phases__phase1__{name}": v for name, v in phase.items()}}
+    settings = {"model__vocab_size": vocab_size(), **phase_flags(1, LENGTH, steps)}
     shown = {name.replace("__", "."): value for name, value in (settings | overrides).items()}
     config_file = file if "/" in str(file) else REPOSITORY / "configs" / file
     return [f"--config={config_file}:debug", *(f"--config.{name}={value}" for name, value in shown.items())]
