@@ -1,6 +1,7 @@
 """The `bert-jax VERB` command: parses the verb and hands over to its module."""
 
 import argparse
+import errno
 import importlib
 import sys
 
@@ -48,14 +49,24 @@ def main(arguments=None):
     if verb not in VERBS:
         print(f"bert-jax: no verb {verb!r}; the verbs are {', '.join(VERBS)}", file=sys.stderr)
         return USER_ERROR_STATUS
+    return reported(f"bert-jax {verb}", lambda: run_verb(verb, arguments[1:]))
+
+
+def reported(name, function):
+    """The exit status of a call; what ends it on purpose, and a full or read-only disk, is told in one line."""
     try:
-        run_verb(verb, arguments[1:])
+        function()
     except UserError as error:
-        print(f"bert-jax {verb}: {error}", file=sys.stderr)
+        print(f"{name}: {error}", file=sys.stderr)
         return USER_ERROR_STATUS
     except Preempted as stop:
-        print(f"bert-jax {verb}: {stop}", file=sys.stderr)
+        print(f"{name}: {stop}", file=sys.stderr)
         return PREEMPTED_STATUS
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
+            raise
+        print(f"{name}: {error}", file=sys.stderr)
+        return USER_ERROR_STATUS
     return 0
 
 

@@ -11,8 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-from bert_jax.__main__ import run_verb
-from bert_jax.errors import PREEMPTED_STATUS, USER_ERROR_STATUS, Preempted, UserError
+from bert_jax.__main__ import reported, run_verb
 
 CONFIG = Path(__file__).resolve().parent.parent / "configs" / "quickstart.py"
 SENTENCES = (
@@ -29,38 +28,34 @@ def main():
     parser.add_argument("--corpus", metavar="DIR", help="a folder of your own text files instead of the sample corpus")
     parser.add_argument("--workdir", default="runs/quickstart", metavar="DIR")
     args = parser.parse_args()
-    try:
-        quickstart(Path(args.workdir), args.corpus)
-    except UserError as error:
-        print(f"quickstart: {error}", file=sys.stderr)
-        return USER_ERROR_STATUS
-    except Preempted as stop:
-        print(f"quickstart: {stop}", file=sys.stderr)
-        return PREEMPTED_STATUS
-    return 0
+    return reported("quickstart", lambda: quickstart(Path(args.workdir), args.corpus))
 
 
 def quickstart(workdir, corpus=None):
     """Runs all parts in `workdir` and writes summary.json there."""
     from bert_jax.config import load
+    from bert_jax.data.storage import open_prepared
 
     started = time.time()
-    settings = load([f"--config={CONFIG}"])
+    recipe = load([f"--config={CONFIG}"])
     if corpus is None:
         from bert_jax.text.sample_corpus import fetch_sample_corpus
 
         corpus = fetch_sample_corpus(workdir / "corpus")
     vocabulary, data = workdir / "vocabulary", workdir / "data"
     if not vocabulary.exists():
-        run_verb("vocab", [f"--source={corpus}", f"--size={settings.model.vocab_size}", f"--out={vocabulary}"])
-    length = settings.phases[0].length
+        run_verb("vocab", [f"--source={corpus}", f"--size={recipe.model.vocab_size}", f"--out={vocabulary}"])
+    length = recipe.phases[0].length
     run_verb(
         "prepare",
         [f"--source={corpus}", f"--tokenizer={vocabulary}", f"--length={length}", "--held_out=0.02", f"--out={data}"],
     )
-    heldout = run_verb(
-        "pretrain", [f"--config={CONFIG}", f"--config.phases.phase1.data={data}", f"--workdir={workdir}"]
-    )
+    overrides = {
+        "phases.phase1.data": data,
+        "model.vocab_size": open_prepared(data).vocab_size,  # a small corpus of one's own gives a smaller one
+    }
+    settings = [f"--config.{name}={value}" for name, value in overrides.items()]
+    heldout = run_verb("pretrain", [f"--config={CONFIG}", *settings, f"--workdir={workdir}"])
     _predict(workdir)
     run_verb("report", [f"--workdir={workdir}"])
     summary = {
