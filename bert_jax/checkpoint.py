@@ -156,12 +156,16 @@ class Checkpoints:
         return {"params": restored["params"], **restored["optimizer"]}
 
 
-def restore_params(folder, shapes=None):
-    """The parameters alone of the checkpoint in `folder` (a step's), as a nested dict on this process's devices."""
+def restore_params(folder):
+    """The parameters alone of the checkpoint in `folder` (a step's): a nested dict on this process's first device."""
     damage = find_damage(folder)
     if damage:
         raise UserError(f"checkpoint {folder}: {damage}")
+    here = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
     with ocp.Checkpointer(ocp.StandardCheckpointHandler()) as reader:
+        saved = reader.metadata(_absolute(folder) / "params").item_metadata.tree
+        # Without a place to put them Orbax looks for the devices that they were saved from.
+        shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=here), saved)
         return reader.restore(_absolute(folder) / "params", args=ocp.args.StandardRestore(shapes))
 
 

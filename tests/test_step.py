@@ -209,6 +209,20 @@ def test_accumulation_changes_nothing_but_memory(accumulation):
     assert parts["step"] == whole["step"] == 2 and parts["examples"] == whole["examples"] == BATCH
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", ["dots", "full"])
+def test_recomputation_changes_nothing(policy):
+    """Case C12: with dropout on, the bits drawn again for the backward pass are those of the forward pass."""
+    batch = batch_of(*range(BATCH))
+    (plain, metrics), (remat, metrics_of_remat) = (
+        compiled(compute__remat=p)(at(1, 0), batch) for p in ("none", policy)
+    )
+    for name in ("loss", "gradient_norm"):
+        np.testing.assert_allclose(metrics_of_remat[name], metrics[name], rtol=1e-6)
+    close = lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-8)  # noqa: E731
+    jax.tree.map(close, remat["opt_state"]["mu"], plain["opt_state"]["mu"])
+
+
 # Steps that are not finite.
 
 
@@ -243,7 +257,7 @@ def score(size, n_examples=0):
 
 
 def test_evaluation_counts_every_example_once():
-    """Case F8 for pretraining: 42 examples in batches of 8 are the hand-made mean over each by itself."""
+    """Case F8 for pretraining: a split that the batch does not divide gives the mean over each by itself."""
     size = opened()[2].data.size("validation")
     assert size % BATCH
     sums = []

@@ -78,7 +78,7 @@ def phase_flags(number, length, steps):
 
 def flags(steps=6, file="bert_tiny.py", **overrides):
     """Arguments of the tiny recipe; `overrides` are settings by path, with __ for the dots."""
-    settings = {"model__vocab_size": vocab_size(), **phase_flags(1, LENGTH, steps)}
+    settings = {"model__vocab_size": vocab_size(), "eval_examples": 0, **phase_flags(1, LENGTH, steps)}
     shown = {name.replace("__", "."): value for name, value in (settings | overrides).items()}
     config_file = file if "/" in str(file) else REPOSITORY / "configs" / file
     return [f"--config={config_file}:debug", *(f"--config.{name}={value}" for name, value in shown.items())]

@@ -122,7 +122,7 @@ def test_data_without_held_out_examples(refused):
     assert "validation" in line
 
 
-@pytest.mark.parametrize("split", ["train", "validation"])
+@pytest.mark.parametrize("split", ["train", pytest.param("validation", marks=pytest.mark.slow)])
 def test_ids_at_the_vocabulary_size(capsys, tmp_path, split):
     """Case B11: neither NaN nor the clamped last row. The first such example is named."""
     data = shutil.copytree(prepared(), tmp_path / "data")
@@ -200,7 +200,7 @@ def test_a_workdir_that_is_read_only(refused, disk):
     assert "Read-only file system" in refused(workdir=folder / "below")
 
 
-@pytest.mark.parametrize("size", ["8k", pytest.param("40k", marks=pytest.mark.slow), "3m"])
+@pytest.mark.parametrize("size", ["8k", *(pytest.param(size, marks=pytest.mark.slow) for size in ("40k", "3m"))])
 def test_a_full_disk(capsys, disk, size):
     """At the very start, at the first metrics, or at a later checkpoint."""
     folder, recipe = disk(size), flags()
