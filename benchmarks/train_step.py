@@ -113,11 +113,8 @@ def main():
     for pair in range(args.pairs):
         for name, one in runs.items():
             figures[name].append(tokens_a_second(args, one))
-        print(
-            f"pair {pair + 1}: "
-            + ", ".join(f"{name} {values[-1]:.1f}" for name, values in figures.items())
-            + " tokens/s"
-        )
+        shown = ", ".join(f"{name} {values[-1]:.1f}" for name, values in figures.items())
+        print(f"pair {pair + 1}: {shown} tokens/s", flush=True)
     medians = {name: statistics.median(values) for name, values in figures.items()}
     ratios = {
         name: statistics.median(a / b for a, b in zip(figures["ours"], figures[name], strict=True))

@@ -1,11 +1,13 @@
-"""A BERT small enough to learn something in five minutes on two CPU cores; what launch/quickstart.sh trains.
+"""A BERT small enough to learn something in minutes on two CPU cores: what launch/quickstart.sh trains.
 
     bash launch/quickstart.sh
 
+Measured on two cores that other work kept busy: held-out MLM loss 5.70 nats after 2,400 steps, 0.79 below the unigram
+entropy of the same tokens; next-sentence accuracy 0.83. It learns which words go together, not yet in which order.
+
 Deviations from the paper: everything is small (2 layers x 128, 64 tokens, a vocabulary of 4,096); 40 % of the training
-text is masked, which teaches more a step (held-out text: 15 % as usual); eight heads; no dropout, as it sees each
-example twice at most; wider initial weights and Adam with bias correction at a learning rate that only so small a model
-bears.
+text is masked, which teaches more a step (held-out text: 15 % as usual); no dropout, as it sees each example twice at
+most; wider initial weights and Adam with bias correction at a learning rate that only so small a model bears.
 """
 
 from bert_jax.recipes import finish, phase, recipe, set_phases
@@ -13,10 +15,10 @@ from bert_jax.recipes import finish, phase, recipe, set_phases
 
 def get_config(arg=""):
     config = recipe("tiny")
-    config.model.update(vocab_size=4096, heads=8, max_positions=64, init_std=0.05, dropout=0.0, attention_dropout=0.0)
-    set_phases(config, phase("runs/quickstart/data", length=64, batch_size=32, steps=2500, rate=0.4))
+    config.model.update(vocab_size=4096, max_positions=64, init_std=0.05, dropout=0.0, attention_dropout=0.0)
+    set_phases(config, phase("runs/quickstart/data", length=64, batch_size=32, steps=2400, rate=0.4))
     config.compute.scan_layers = False
     config.optimizer.update(bias_correction=True, b2=0.98)
     config.schedule.update(name="linear", peak=3e-3, warmup_steps=200)
-    config.update(log_every=100, eval_every=500, checkpoint_every=500, eval_batch_size=64)
+    config.update(log_every=100, eval_every=600, checkpoint_every=600, eval_batch_size=64)
     return finish(config, arg)

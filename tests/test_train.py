@@ -14,7 +14,7 @@ import pytest
 from bert_jax import train as training
 from bert_jax.checkpoint import committed_steps, read_record, restore_params
 from bert_jax.data.shuffle import example_ids
-from bert_jax.data.storage import open_prepared
+from bert_jax.data.storage import SplitReader, open_prepared
 from bert_jax.errors import Preempted, UserError
 from tests.e2e.conftest import BATCH, contents, finished_run, metrics, phase_flags, prepared, reproduced, settings
 
@@ -51,9 +51,14 @@ def assert_same_run(workdir, other, step):
     jax.tree.map(np.testing.assert_array_equal, params_of(workdir, step), params_of(other, step))
 
 
-def expected_crc32(first, count=BATCH):
-    ids = example_ids(np.arange(first, first + count), open_prepared(prepared()).size("train"), 0)
-    return zlib.crc32(ids.tobytes())
+def assert_examples(line, first, count=BATCH, data=None):
+    """A line is of the examples at these places of the training order: by the ids that it tells, and by the batch
+    that the device has seen, of which it counts the tokens."""
+    opened = open_prepared(data or prepared())
+    ids = example_ids(np.arange(first, first + count), opened.size("train"), 0)
+    assert line["example_ids_crc32"] == zlib.crc32(ids.tobytes())
+    rows = SplitReader(opened, "train").read(ids)["input_ids"]
+    assert line["real_tokens"] == (rows != opened.special_ids["pad"]).sum()
 
 
 @pytest.fixture(autouse=True)
@@ -93,8 +98,8 @@ def test_what_a_run_leaves():
     assert [line["step"] for line in lines if line["split"] == "train"] == [1, 2, 3, 4, 5, 6]
     assert [line["step"] for line in lines if line["split"] == "heldout"] == [2, 4, 6]
     assert [line["examples"] for line in metrics(finished_run(), "train")] == [8, 16, 24, 32, 40, 48]
-    crcs = [line["example_ids_crc32"] for line in metrics(finished_run(), "train")]
-    assert crcs == [expected_crc32(first) for first in range(0, 48, 8)]
+    for line, first in zip(metrics(finished_run(), "train"), range(0, 48, 8), strict=True):
+        assert_examples(line, first)
     first = metrics(finished_run(), "train")[0]
     for name in ("tokens_per_second", "real_tokens_per_second", "step_seconds", "mfu", "model_flops_per_second"):
         assert first[name] > 0
@@ -135,10 +140,8 @@ def test_another_batch_size_and_accumulation_go_on_where_the_data_stopped(tmp_pa
     lines = metrics(tmp_path, "train")
     assert [line["step"] for line in lines] == [1, 2, 3, 4, 5, 6]
     assert [line["examples"] for line in lines] == [8, 16, 24, 40, 56, 72]
-    crcs = [line["example_ids_crc32"] for line in lines]
-    assert crcs == [expected_crc32(0), expected_crc32(8), expected_crc32(16)] + [
-        expected_crc32(first, 16) for first in (24, 40, 56)
-    ]
+    for line, first, count in zip(lines, (0, 8, 16, 24, 40, 56), (8, 8, 8, 16, 16, 16), strict=True):
+        assert_examples(line, first, count)
     rates = [line["learning_rate"] for line in metrics(finished_run(), "train")]
     assert [line["learning_rate"] for line in lines] == rates
     assert committed_steps(tmp_path / "checkpoints")[-1] == 6
@@ -227,12 +230,13 @@ def test_two_phases_are_one_run(tmp_path):
     rates = np.array([0, 3, 4, 3, 2, 1]) / 6 * 1e-4
     np.testing.assert_allclose([line["learning_rate"] for line in lines], rates, rtol=1e-6)
     # The data of each phase is counted from the phase's start.
-    sizes = [open_prepared(prepared(length)).size("train") for length in (16, 32)]
-    for line, place, size in zip(lines, [0, 8, 16] * 2, [sizes[0]] * 3 + [sizes[1]] * 3, strict=True):
-        assert line["example_ids_crc32"] == zlib.crc32(example_ids(np.arange(place, place + 8), size, 0).tobytes())
+    for line, first, length in zip(lines, (0, 8, 16) * 2, (16,) * 3 + (32,) * 3, strict=True):
+        assert_examples(line, first, data=prepared(length))
     assert read_record(tmp_path / "checkpoints" / "3")["phase_starts"] == [0]
     record = read_record(tmp_path / "checkpoints" / "4")
     assert (record["phase"], record["phase_starts"], record["examples"]) == (2, [0, 24], 32)
+    first_of_phase = next(line["loss"] for line in metrics(tmp_path, "heldout") if line["phase"] == 2)
+    assert record["best_loss"] == record["heldout_loss"] == first_of_phase, "losses of two phases do not compare"
 
     tables = [np.float64(params_of(tmp_path, step)["embeddings"]["position"]["embedding"]) for step in (1, 3, 6)]
     assert tables[0].shape == (512, 32)
