@@ -235,8 +235,6 @@ def test_two_phases_are_one_run(tmp_path):
     assert read_record(tmp_path / "checkpoints" / "3")["phase_starts"] == [0]
     record = read_record(tmp_path / "checkpoints" / "4")
     assert (record["phase"], record["phase_starts"], record["examples"]) == (2, [0, 24], 32)
-    first_of_phase = next(line["loss"] for line in metrics(tmp_path, "heldout") if line["phase"] == 2)
-    assert record["best_loss"] == record["heldout_loss"] == first_of_phase, "losses of two phases do not compare"
 
     tables = [np.float64(params_of(tmp_path, step)["embeddings"]["position"]["embedding"]) for step in (1, 3, 6)]
     assert tables[0].shape == (512, 32)
@@ -249,11 +247,14 @@ def test_two_phases_are_one_run(tmp_path):
 
 @pytest.mark.slow
 def test_a_run_of_two_phases_resumes_before_at_and_after_the_change(tmp_path):
-    run(tmp_path / "whole", **two_phases())
+    run(tmp_path / "whole", **two_phases(), seed=1)
     for steps in (2, 1, 1):
-        run(tmp_path / "stopped", stop_after=steps, **two_phases())
-    run(tmp_path / "stopped", **two_phases())
+        run(tmp_path / "stopped", stop_after=steps, **two_phases(), seed=1)
+    run(tmp_path / "stopped", **two_phases(), seed=1)
     assert_same_run(tmp_path / "stopped", tmp_path / "whole", 6)
+    # Losses of two phases do not compare: the lower one of phase 1 is not the best in phase 2.
+    _, at_3, at_4, _ = (line["loss"] for line in metrics(tmp_path / "whole", "heldout"))
+    assert at_3 < at_4 == read_record(tmp_path / "whole" / "checkpoints" / "4")["best_loss"]
 
 
 # The rest.
@@ -282,5 +283,5 @@ def test_thirty_sentences_can_be_learnt_by_heart(tmp_path):
         "eval_every": 100_000,
         "checkpoint_every": 100_000,
     }
-    run(tmp_path, steps=1500, **heart)
-    assert metrics(tmp_path, "train")[-1]["mlm_accuracy"] > 0.95
+    run(tmp_path, steps=800, **heart)
+    assert np.mean([line["mlm_accuracy"] for line in metrics(tmp_path, "train")[-3:]]) > 0.95
