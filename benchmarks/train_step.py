@@ -5,11 +5,13 @@
 Ours is the step of the training loop as users run it: masks drawn in it, gathered predictions, dropout, clipping, the
 paper's optimizer. The peer is BertForPreTraining in train mode with torch.optim.AdamW and clipping, on a batch that is
 masked already, once in float32 and once under bfloat16 autocast. The runs alternate; figures are medians over pairs.
-Needs the extra [parity]. The last line is one JSON object.
+Where the CPU has no instructions for bfloat16, torch takes minutes a step: there its figure is that of one step of one
+row. Needs the extra [parity]. The last line is one JSON object.
 """
 
 import argparse
 import dataclasses
+import itertools
 import json
 import statistics
 import sys
@@ -23,6 +25,7 @@ import transformers
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from bert_jax import parallel
 from bert_jax import step as steps
 from bert_jax.config import PhaseConfig, PretrainConfig
 from bert_jax.data.masking import MaskingConfig, max_predictions_for
@@ -44,6 +47,7 @@ def ours(args):
         schedule=ScheduleConfig("warmup_linear", peak=1e-4, warmup_steps=100, total_steps=1000),
     )
     vocabulary = steps.Vocabulary(0, 103, (0, 101, 102, 103), tuple(range(SPECIAL, config.model.vocab_size)))
+    parallel.keep_freed_memory()
     train_step = jax.jit(steps.make_train_step(config, phase, vocabulary), donate_argnums=0)
     state, batch = steps.init_state(config), make_batch(args, config.model.vocab_size)
 
@@ -55,14 +59,15 @@ def ours(args):
     return one
 
 
-def peer(args, autocast):
-    """A function that makes one step of transformers' BertForPreTraining."""
+def peer(args, rows, autocast):
+    """A function that makes one step of transformers' BertForPreTraining on `rows` rows."""
     config = hf_config(dataclasses.replace(PRESETS[args.preset]))
     model = transformers.BertForPreTraining(config).train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.01)
     batch = {name: torch.tensor(values).long() for name, values in make_batch(args, config.vocab_size).items()}
+    batch = {name: values[:rows] for name, values in batch.items()}
     labels = torch.full_like(batch["input_ids"], -100)
-    for row in range(args.batch):
+    for row in range(rows):
         chosen = torch.randperm(args.length - 2)[: round(0.15 * args.length)] + 1
         labels[row, chosen] = batch["input_ids"][row, chosen]
         batch["input_ids"][row, chosen] = 103
@@ -90,11 +95,20 @@ def make_batch(args, vocab_size):
     }
 
 
-def tokens_a_second(args, one):
+def seconds(one, times=1):
+    """Seconds that a call takes, the mean of `times`."""
     started = time.perf_counter()
-    for _ in range(args.steps):
+    for _ in range(times):
         one()
-    return args.batch * args.length * args.steps / (time.perf_counter() - started)
+    return (time.perf_counter() - started) / times
+
+
+def torch_emulates_bfloat16():
+    """Whether products of bfloat16 are many times slower than of float32 here."""
+    a = torch.randn(256, 768)
+    b = a.bfloat16()
+    seconds(lambda: a @ a.T)
+    return seconds(lambda: b @ b.T) > 10 * seconds(lambda: a @ a.T)
 
 
 def main():
@@ -106,21 +120,29 @@ def main():
     parser.add_argument("--steps", type=int, default=3, help="steps in each measurement")
     parser.add_argument("--unroll", action="store_true", help="ours without the scan over layers")
     args = parser.parse_args()
-    runs = {"ours": ours(args), "peer": peer(args, autocast=False), "peer_bf16": peer(args, autocast=True)}
-    for one in runs.values():
-        one()  # compiles, allocates
-    figures = {name: [] for name in runs}
+    emulated = torch_emulates_bfloat16()
+    runs = {"ours": ours(args), "peer": peer(args, args.batch, autocast=False)}
+    figures = {}
+    if emulated:
+        print("this CPU has no bfloat16 arithmetic: one step of one row under autocast takes minutes", flush=True)
+        figures["peer_bf16"] = [args.length / seconds(peer(args, 1, autocast=True))]
+    else:
+        runs["peer_bf16"] = peer(args, args.batch, autocast=True)
+    for name, one in runs.items():
+        print(f"{name}: first step {seconds(one):.1f} s", flush=True)  # compiles, allocates
+    tokens = args.batch * args.length
     for pair in range(args.pairs):
         for name, one in runs.items():
-            figures[name].append(tokens_a_second(args, one))
-        shown = ", ".join(f"{name} {values[-1]:.1f}" for name, values in figures.items())
+            figures.setdefault(name, []).append(tokens / seconds(one, args.steps))
+        shown = ", ".join(f"{name} {figures[name][-1]:.1f}" for name in runs)
         print(f"pair {pair + 1}: {shown} tokens/s", flush=True)
     medians = {name: statistics.median(values) for name, values in figures.items()}
     ratios = {
-        name: statistics.median(a / b for a, b in zip(figures["ours"], figures[name], strict=True))
+        name: statistics.median(a / b for a, b in zip(figures["ours"], itertools.cycle(figures[name]), strict=False))
         for name in ("peer", "peer_bf16")
     }
     what = {"unit": "tokens/s", "preset": args.preset, "batch": args.batch, "length": args.length, "pairs": args.pairs}
+    what["bf16_emulated"] = emulated
     print(json.dumps(medians | {"ratio": ratios["peer"], "ratio_bf16": ratios["peer_bf16"]} | what))
 
 

@@ -7,6 +7,7 @@ stands in the way of a save is moved aside.
 """
 
 import concurrent.futures
+import functools
 import hashlib
 import json
 import logging
@@ -144,15 +145,12 @@ class Checkpoints:
 
         The device count may differ from the one that saved. Raises UserError where the trees do not fit.
         """
-        optimizer = {name: shapes[name] for name in ("opt_state", "step", "examples")}
-        items = ocp.args.Composite(
-            params=ocp.args.StandardRestore(shapes["params"]), optimizer=ocp.args.StandardRestore(optimizer)
-        )
         folder = self.folder / str(step)
-        try:
-            restored = self._orbax.restore(folder, args=items)
-        except (ValueError, KeyError) as error:  # the files are intact, as their manifest says
-            raise UserError(f"checkpoint {folder} does not fit the model: {' '.join(str(error).split())}") from error
+        optimizer = {name: shapes[name] for name in ("opt_state", "step", "examples")}
+        wanted = {"params": shapes["params"], "optimizer": optimizer}
+        _check_fit(folder, wanted)
+        items = {name: ocp.args.StandardRestore(tree) for name, tree in wanted.items()}
+        restored = self._orbax.restore(folder, args=ocp.args.Composite(**items))
         return {"params": restored["params"], **restored["optimizer"]}
 
 
@@ -167,6 +165,19 @@ def restore_params(folder):
         # Without a place to put them Orbax looks for the devices that they were saved from.
         shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=here), saved)
         return reader.restore(_absolute(folder) / "params", args=ocp.args.StandardRestore(shapes))
+
+
+def _check_fit(folder, wanted):
+    """Raises UserError where the saved trees differ from the wanted ones in a name, shape or dtype.
+
+    Orbax finds out in the middle of reading, with a page of tracebacks.
+    """
+    with ocp.Checkpointer(ocp.StandardCheckpointHandler()) as reader:
+        saved = {name: reader.metadata(folder / name).item_metadata.tree for name in wanted}
+    in_words = functools.partial(jax.tree.map, lambda leaf: f"{leaf.dtype}{list(leaf.shape)}")
+    differences = describe_difference(*({name: in_words(tree[name]) for name in wanted} for tree in (saved, wanted)))
+    if differences:
+        raise UserError(f"checkpoint {folder} does not fit this run: {differences}")
 
 
 def _absolute(path):
@@ -220,10 +231,14 @@ def resolve(path):
 
 
 def describe_difference(saved, wanted):
-    """How two settings (nested dicts) differ: "layers 12 -> 24, ..."; empty where they are equal."""
+    """How two settings (nested dicts) differ: "layers 12 -> 24, ..."; empty where they are equal.
+
+    What is on one side only reads None on the other; of many differences the first ten are told.
+    """
     flat_saved, flat_wanted = (dict(_flatten(settings)) for settings in (saved, wanted))
     names = [name for name in {**flat_saved, **flat_wanted} if flat_saved.get(name) != flat_wanted.get(name)]
-    return ", ".join(f"{name} {flat_saved.get(name)} -> {flat_wanted.get(name)}" for name in names)
+    told = [f"{name} {flat_saved.get(name)} -> {flat_wanted.get(name)}" for name in names[:10]]
+    return ", ".join(told + [f"and {len(names) - 10} more"] * (len(names) > 10))
 
 
 def _flatten(settings, prefix=""):

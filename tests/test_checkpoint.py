@@ -1,6 +1,8 @@
 """A checkpoint comes back bit for bit, or the run says what is wrong with it and takes the one before."""
 
 import contextlib
+import gc
+import re
 import shutil
 import subprocess
 
@@ -12,10 +14,9 @@ import pytest
 from bert_jax import checkpoint
 from bert_jax.checkpoint import Checkpoints, committed_steps, describe_difference, find_damage, read_record, resolve
 from bert_jax.errors import UserError
-from tests.e2e.conftest import contents
+from tests.e2e.conftest import contents, failing_saves
 
-# A save that fails leaves asynchronous work of Orbax unfinished, which Python remarks on when it is collected.
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+pytestmark = failing_saves
 
 
 def state_at(step, width=8, layers=2):
@@ -202,18 +203,32 @@ def test_a_damaged_manifest_of_an_old_checkpoint_does_not_stop_the_run(three):
     assert committed_steps(three / "checkpoints") == [2, 8, 10]
 
 
-@pytest.mark.parametrize("difference", [{"layers": 3}, {"width": 16}])
-def test_a_checkpoint_that_does_not_fit_is_refused(three, difference):
-    """Case E8: more layers than were saved, or wider ones, are an error in one line."""
-    wanted = shapes_of(state_at(0, **difference))
+def test_a_checkpoint_that_does_not_fit_is_refused(three, capsys):
+    """Case E8: a shape, a dtype or a name that is another one, in one line, before anything is read."""
+    word, bias = "params.embeddings.word.embedding", "params.layers.bias"
+    more, fewer, other = (shapes_of(state_at(0)) for _ in range(3))
+    more["params"]["extra"] = more["params"]["layers"]["bias"]
+    del fewer["params"]["layers"]
+    other["params"]["layers"]["bias"] = jax.ShapeDtypeStruct((2, 8), jnp.bfloat16)
+    refused = [
+        (shapes_of(state_at(0, layers=3)), f"{bias} float32[2, 8] -> float32[3, 8], optimizer.opt_state.mu"),
+        (shapes_of(state_at(0, width=16)), f"{word} float32[30, 8] -> float32[30, 16], {bias} float32[2, 8] -> float"),
+        (more, "params.extra None -> float32[2, 8]"),
+        (fewer, f"{bias} float32[2, 8] -> None"),
+        (other, f"{bias} float32[2, 8] -> bfloat16[2, 8]"),
+    ]
     with contextlib.closing(Checkpoints(three)) as checkpoints:
-        with pytest.raises(UserError, match=r"checkpoint .*6") as caught:
-            checkpoints.restore(6, wanted)
-    assert "\n" not in str(caught.value)
+        for wanted, difference in refused:
+            with pytest.raises(UserError, match=re.escape(difference)) as caught:
+                checkpoints.restore(6, wanted)
+            assert str(caught.value).startswith(f"checkpoint {three / 'checkpoints' / '6'} does not fit this run: ")
+    gc.collect()
+    assert capsys.readouterr().err == ""
 
 
-def test_a_failed_save_in_the_background_stops_the_run(tmp_path):
+def test_a_failed_save_in_the_background_stops_the_run(tmp_path, request):
     """Case D7: the folder is replaced by a file while the run goes on."""
+    request.addfinalizer(gc.collect)
     checkpoints = Checkpoints(tmp_path)
     checkpoints.save(state_at(1), record_at(1))
     checkpoints.wait()
@@ -269,6 +284,7 @@ def small_disk(tmp_path):
     if mount.returncode:
         pytest.skip(f"no small file system: {mount.stderr.strip()}")
     yield folder
+    gc.collect()
     subprocess.run(["umount", folder], check=True)
 
 

@@ -1,5 +1,8 @@
 """The mesh and where things live on it. What eight devices compute is shown in e2e/test_processes.py."""
 
+import ctypes
+import subprocess
+import sys
 import types
 
 import jax
@@ -127,3 +130,33 @@ def test_one_process_joins_nothing():
     """Case D13: no distributed runtime is started or needed."""
     parallel.start_processes(None, 1, 0)
     assert jax.process_count() == 1
+
+
+PAGE_FAULTS = """
+import ctypes, resource
+from bert_jax import parallel
+
+libc = ctypes.CDLL(None)
+libc.malloc.restype, libc.malloc.argtypes, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_size_t], [ctypes.c_void_p]
+libc.memset.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t]
+
+def faults(times=5, size=40 << 20):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(times):
+        block = libc.malloc(size)
+        libc.memset(block, 1, size)
+        libc.free(block)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+returned = faults()
+parallel.keep_freed_memory()
+faults(times=1)
+print(returned, faults())
+"""
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="the C library is not glibc")
+def test_freed_memory_is_used_again_on_a_cpu():
+    found = subprocess.run([sys.executable, "-c", PAGE_FAULTS], capture_output=True, text=True, check=True)
+    returned, kept = map(int, found.stdout.split())
+    assert kept < returned / 20

@@ -199,7 +199,8 @@ def unequal_batch():
     return batch
 
 
-@pytest.mark.parametrize("accumulation", [pytest.param(2, marks=pytest.mark.slow), 4])
+@pytest.mark.slow  # of the arithmetic alone there are quick tests in test_accumulate.py
+@pytest.mark.parametrize("accumulation", [2, 4])
 def test_accumulation_changes_nothing_but_memory(accumulation):
     """Cases B10 and C5, dropout off: loss, gradient (0.1 of it is the first moment) and parameters."""
     batch = unequal_batch()
@@ -215,7 +216,7 @@ def test_accumulation_changes_nothing_but_memory(accumulation):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("policy", ["dots", "full"])
+@pytest.mark.parametrize("policy", ["elementwise", "dots", "full"])
 def test_recomputation_changes_nothing(policy):
     """Case C12: with dropout on, the bits drawn again for the backward pass are those of the forward pass."""
     batch = batch_of(*range(BATCH))

@@ -63,13 +63,15 @@ def assert_examples(line, first, count=BATCH, data=None):
 
 @pytest.fixture(autouse=True)
 def traced_once(monkeypatch):
-    """Runs of equal settings share their traced steps, which is most of the time that they take here."""
+    """Runs of equal settings share their traced functions, which is most of the time that they take here."""
+    monkeypatch.setattr(training.steps, "init_state", lambda config: INIT_STATE(without_the_loop(config)))
     for name, make in MAKERS.items():
         monkeypatch.setattr(
             training.steps, name, lambda config, *rest, make=make: make(without_the_loop(config), *rest)
         )
 
 
+INIT_STATE = jax.jit(training.steps.init_state, static_argnums=0)
 MAKERS = {name: functools.cache(getattr(training.steps, name)) for name in ("make_train_step", "make_eval_step")}
 
 
@@ -163,6 +165,7 @@ def test_a_damaged_checkpoint_costs_steps_and_nothing_else(tmp_path, capsys):
     assert_same_run(tmp_path, finished_run(), STEPS)
 
 
+@pytest.mark.slow
 def test_only_the_newest_and_the_best_are_kept(tmp_path):
     run(tmp_path, keep_checkpoints=1, checkpoint_every=1)
     losses = {line["step"]: line["loss"] for line in metrics(tmp_path, "heldout")}

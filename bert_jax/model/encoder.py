@@ -113,6 +113,10 @@ def init_layers(config, compute, key):
 
 
 _CHECKPOINT_POLICIES = {
+    "elementwise": jax.checkpoint_policies.save_from_both_policies(
+        jax.checkpoint_policies.dots_saveable,
+        jax.checkpoint_policies.save_only_these_names(layers.DROPOUT_MASK),
+    ),
     "dots": jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
     "full": jax.checkpoint_policies.nothing_saveable,
 }

@@ -9,6 +9,9 @@ import functools
 import jax
 import jax.numpy as jnp
 from flax import nnx
+from jax.ad_checkpoint import checkpoint_name
+
+DROPOUT_MASK = "dropout_mask"  # the name by which a checkpoint policy knows what dropout drew
 
 
 def dtype_of(compute):
@@ -60,4 +63,5 @@ def dropout(x, key, rate):
     if key is None or rate == 0:
         return x
     keep = jax.random.bits(key, x.shape, jnp.uint32) >= jnp.uint32(round(rate * 2**32))
+    keep = checkpoint_name(keep, DROPOUT_MASK)
     return jnp.where(keep, x / (1 - rate), 0).astype(x.dtype)

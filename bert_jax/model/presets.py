@@ -5,7 +5,7 @@ import dataclasses
 from bert_jax.errors import UserError
 
 ACTIVATIONS = ("gelu", "gelu_tanh", "relu")  # gelu: erf form (Hugging Face), gelu_tanh: google-research/bert
-REMAT_POLICIES = ("none", "dots", "full")
+REMAT_POLICIES = ("none", "elementwise", "dots", "full")
 DTYPES = ("float32", "bfloat16")
 GENERATORS = ("rbg", "threefry2x32")
 
@@ -49,7 +49,9 @@ class ComputeConfig:
     """How the architecture is computed; changes speed, memory and rounding, never the parameters."""
 
     dtype: str = "float32"  # of activations and matrix products; parameters, norms, softmax and loss stay float32
-    remat: str = "none"  # what the backward pass recomputes: none, dots (all but matrix products), full (whole layers)
+    # What the backward pass recomputes. none: nothing. elementwise: all but matrix products and what dropout drew; no
+    # slower than storing it, in a fraction of the memory. dots: attention's products and draws too. full: whole layers.
+    remat: str = "elementwise"
     # What draws dropout's bits. rbg is the TPU's own generator, free there; on a CPU threefry is the faster one, as it
     # fuses and runs on all cores.
     dropout_generator: str = "rbg"

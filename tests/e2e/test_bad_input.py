@@ -1,6 +1,7 @@
 """A user's mistake: one line on standard error, exit status 2, and nothing written over."""
 
 import contextlib
+import gc
 import json
 import shutil
 import subprocess
@@ -11,7 +12,18 @@ import pytest
 from bert_jax import train as training
 from bert_jax.checkpoint import committed_steps
 from bert_jax.data import storage
-from tests.e2e.conftest import contents, finished_run, flags, prepared, run, run_here, vocab_size
+from tests.e2e.conftest import (
+    contents,
+    failing_saves,
+    finished_run,
+    flags,
+    prepared,
+    run,
+    run_here,
+    vocab_size,
+)
+
+pytestmark = failing_saves
 
 
 @pytest.fixture
@@ -224,13 +236,15 @@ def disk(tmp_path):
             if done.returncode:
                 pytest.skip(f"no file system of one's own: {done.stderr.strip()}")
             mounts.callback(subprocess.run, ["umount", "-l", folder], check=True)
+            mounts.callback(gc.collect)
             return folder
 
         yield mount
 
 
-def test_a_failed_save_stops_a_run_at_once(capsys, tmp_path, monkeypatch):
+def test_a_failed_save_stops_a_run_at_once(capsys, tmp_path, monkeypatch, request):
     """Case D7: the checkpoints' folder becomes a file while the run goes on."""
+    request.addfinalizer(gc.collect)
 
     class Vandal(training.Checkpoints):
         def save(self, state, record):

@@ -9,7 +9,7 @@ import pytest
 
 from bert_jax.errors import UserError
 from bert_jax.model import encoder, heads
-from bert_jax.model.presets import PRESETS, ComputeConfig, EncoderConfig
+from bert_jax.model.presets import PRESETS, REMAT_POLICIES, ComputeConfig, EncoderConfig
 from tests.model import hf
 
 CONFIG = EncoderConfig(
@@ -108,7 +108,7 @@ def logits_and_grads(params, batch, compute, key):
 
 
 @pytest.mark.parametrize(
-    "compute", [ComputeConfig(remat="full"), ComputeConfig(remat="dots"), ComputeConfig(scan_layers=False)]
+    "compute", [*(ComputeConfig(remat=policy) for policy in REMAT_POLICIES), ComputeConfig(scan_layers=False)]
 )
 def test_scan_and_remat_change_nothing_with_dropout(compute):
     params, batch, key = perturbed_params(CONFIG), random_batch(CONFIG), jax.random.key(5)
@@ -119,13 +119,20 @@ def test_scan_and_remat_change_nothing_with_dropout(compute):
 
 
 def test_remat_really_recomputes():
-    params, batch = perturbed_params(CONFIG), random_batch(CONFIG)
+    """Each policy keeps less than the one before, and `elementwise` repeats neither products nor draws."""
+    params, batch, key = perturbed_params(CONFIG), random_batch(CONFIG), jax.random.key(5)
 
-    def forward_products(compute):
-        jaxpr = jax.make_jaxpr(jax.grad(lambda p: heads.pretraining_logits(p, CONFIG, compute, batch)[0].sum()))(params)
-        return str(jaxpr).count("dot_general")
+    def cost(policy):
+        compute = ComputeConfig(remat=policy)
+        grad = jax.grad(lambda params: heads.pretraining_logits(params, CONFIG, compute, batch, key)[0].sum())
+        text = str(jax.make_jaxpr(grad)(params))
+        memory = jax.jit(grad).lower(params).compile().memory_analysis().temp_size_in_bytes
+        return memory, text.count("dot_general"), text.count("random_bits")
 
-    assert forward_products(ComputeConfig(remat="full")) > forward_products(COMPUTE)
+    none, elementwise, dots, full = (cost(policy) for policy in ("none", "elementwise", "dots", "full"))
+    assert none[0] > elementwise[0] > dots[0] >= full[0]
+    assert none[1:] == elementwise[1:]
+    assert elementwise[1] < dots[1] < full[1] and elementwise[2] < dots[2]
 
 
 def test_padding_changes_nothing():
