@@ -47,7 +47,7 @@ def ours(args):
         schedule=ScheduleConfig("warmup_linear", peak=1e-4, warmup_steps=100, total_steps=1000),
     )
     vocabulary = steps.Vocabulary(0, 103, (0, 101, 102, 103), tuple(range(SPECIAL, config.model.vocab_size)))
-    parallel.keep_freed_memory()
+    parallel.keep_freed_memory("cpu")
     train_step = jax.jit(steps.make_train_step(config, phase, vocabulary), donate_argnums=0)
     state, batch = steps.init_state(config), make_batch(args, config.model.vocab_size)
 

@@ -6,6 +6,8 @@ The mesh has three axes: `data` and `fsdp` split the batch, `fsdp` also splits p
 
 import ctypes
 import dataclasses
+import importlib.metadata
+import importlib.util
 
 import jax
 import numpy as np
@@ -57,6 +59,32 @@ def start_processes(coordinator, processes, process):
     jax.distributed.initialize(coordinator, processes, process)
 
 
+# Of glibc's malloc.h, with the values that they get below: one heap for all threads, no block mapped apart, nothing
+# returned to the system.
+_M_ARENA_MAX, _M_MMAP_MAX, _M_TRIM_THRESHOLD = -8, -4, -1
+
+
+def keep_freed_memory(platform):
+    """Where CPUs are the only devices that JAX can find: freed memory stays with the process.
+
+    XLA's buffers come from malloc there. glibc maps large ones and unmaps them when they are freed, and the system then
+    clears each page again: a quarter of a small model's step. Other C libraries are left as they are. Works for threads
+    that start later, so it goes before the first use of a device.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None and _only_cpus(platform or jax.config.jax_platforms):
+        for name, value in ((_M_ARENA_MAX, 1), (_M_MMAP_MAX, 0), (_M_TRIM_THRESHOLD, 2**31 - 1)):
+            mallopt(name, value)
+
+
+def _only_cpus(platform):
+    """Whether the kind of device that is asked for, or any that JAX has a plugin for here, can be nothing but a CPU."""
+    if platform:
+        return platform == "cpu"
+    plugins = importlib.metadata.entry_points(group="jax_plugins")
+    return not plugins and not any(map(importlib.util.find_spec, ("libtpu", "jax_plugins")))
+
+
 def check_platform(platform):
     """Refuses another kind of device than the config asks for ('' takes any)."""
     try:
@@ -65,23 +93,6 @@ def check_platform(platform):
         raise UserError(f"no devices: {' '.join(str(error).split())}") from error
     if platform and found != platform:
         raise UserError(f"config.platform is {platform!r}, but the devices here are {found!r}")
-
-
-# Of glibc's malloc.h, with the values that they get below: one heap for all threads, no block mapped apart, nothing
-# returned to the system.
-_M_ARENA_MAX, _M_MMAP_MAX, _M_TRIM_THRESHOLD = -8, -4, -1
-
-
-def keep_freed_memory():
-    """Where the devices are CPUs: freed memory stays with the process.
-
-    XLA's buffers come from malloc there. glibc maps large ones and unmaps them when they are freed, and the system then
-    clears each page again: a quarter of a small model's step. Other C libraries are left as they are.
-    """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if jax.default_backend() == "cpu" and mallopt is not None:
-        for name, value in ((_M_ARENA_MAX, 1), (_M_MMAP_MAX, 0), (_M_TRIM_THRESHOLD, 2**31 - 1)):
-            mallopt(name, value)
 
 
 def make_mesh(config, devices=None):

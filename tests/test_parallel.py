@@ -1,6 +1,8 @@
 """The mesh and where things live on it. What eight devices compute is shown in e2e/test_processes.py."""
 
 import ctypes
+import importlib.metadata
+import importlib.util
 import subprocess
 import sys
 import types
@@ -133,30 +135,43 @@ def test_one_process_joins_nothing():
 
 
 PAGE_FAULTS = """
-import ctypes, resource
+import resource, sys, jax
 from bert_jax import parallel
 
-libc = ctypes.CDLL(None)
-libc.malloc.restype, libc.malloc.argtypes, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_size_t], [ctypes.c_void_p]
-libc.memset.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t]
-
-def faults(times=5, size=40 << 20):
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    for _ in range(times):
-        block = libc.malloc(size)
-        libc.memset(block, 1, size)
-        libc.free(block)
-    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
-
-returned = faults()
-parallel.keep_freed_memory()
-faults(times=1)
-print(returned, faults())
+if "keep" in sys.argv:
+    parallel.keep_freed_memory("cpu")
+double = jax.jit(lambda x: 2 * x)
+x = jax.numpy.ones((10, 1 << 20))
+for _ in range(10):
+    double(x).block_until_ready()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(20):
+    double(x).block_until_ready()
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
 
 
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="the C library is not glibc")
 def test_freed_memory_is_used_again_on_a_cpu():
-    found = subprocess.run([sys.executable, "-c", PAGE_FAULTS], capture_output=True, text=True, check=True)
-    returned, kept = map(int, found.stdout.split())
-    assert kept < returned / 20
+    returned, kept = (
+        int(subprocess.run([sys.executable, "-c", PAGE_FAULTS, word], capture_output=True, check=True).stdout)
+        for word in ("return", "keep")
+    )
+    assert kept < returned / 2
+
+
+def test_memory_is_kept_only_where_there_is_nothing_but_cpus(monkeypatch):
+    called = []
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: types.SimpleNamespace(mallopt=lambda *what: called.append(what)))
+
+    def calls(platform="", platforms=None, plugins=(), modules=()):
+        called.clear()
+        with monkeypatch.context() as patch:
+            patch.setattr(jax, "config", types.SimpleNamespace(jax_platforms=platforms))
+            patch.setattr(importlib.metadata, "entry_points", lambda group: plugins)
+            patch.setattr(importlib.util, "find_spec", lambda name: name if name in modules else None)
+            parallel.keep_freed_memory(platform)
+        return len(called)
+
+    assert calls() == calls("cpu") == calls("cpu", modules=["libtpu"]) == calls(platforms="cpu", plugins=["cuda"]) == 3
+    assert calls("tpu") == calls(platforms="tpu,cpu") == calls(plugins=["cuda"]) == calls(modules=["libtpu"]) == 0
