@@ -33,10 +33,12 @@ def main():
 
 def quickstart(workdir, corpus=None):
     """Runs all parts in `workdir` and writes summary.json there."""
+    from bert_jax import parallel
     from bert_jax.config import load
     from bert_jax.data.storage import open_prepared
 
     started = time.time()
+    parallel.keep_freed_memory("")  # `pretrain` does too, but here threads have started by then
     recipe = load([f"--config={CONFIG}"])
     if corpus is None:
         from bert_jax.text.sample_corpus import fetch_sample_corpus
