@@ -15,10 +15,10 @@ from bert_jax.recipes import finish, phase, recipe, set_phases
 
 def get_config(arg=""):
     config = recipe("tiny")
-    config.model.update(vocab_size=4096, max_positions=64, init_std=0.05, dropout=0.0, attention_dropout=0.0)
+    config.model.update(vocab_size=4096, max_positions=64, heads=4, init_std=0.05, dropout=0.0, attention_dropout=0.0)
     set_phases(config, phase("runs/quickstart/data", length=64, batch_size=32, steps=2400, rate=0.4))
     config.compute.scan_layers = False
     config.optimizer.update(bias_correction=True, b2=0.98)
-    config.schedule.update(name="linear", peak=3e-3, warmup_steps=200)
+    config.schedule.update(name="linear", peak=2e-3, warmup_steps=200)
     config.update(log_every=100, eval_every=600, checkpoint_every=600, eval_batch_size=64)
     return finish(config, arg)
