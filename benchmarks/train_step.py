@@ -1,6 +1,6 @@
 """Tokens a second of our train step against transformers + torch, same model and batch, in one process.
 
-    python benchmarks/train_step.py [--preset=base] [--batch=8] [--length=128] [--pairs=5]
+    JAX_PLATFORMS=cpu python benchmarks/train_step.py [--preset=base] [--batch=8] [--length=128] [--pairs=5]
 
 Ours is the step of the training loop as users run it: masks drawn in it, gathered predictions, dropout, clipping, the
 paper's optimizer. The peer is BertForPreTraining in train mode with torch.optim.AdamW and clipping, on a batch that is
@@ -47,7 +47,6 @@ def ours(args):
         schedule=ScheduleConfig("warmup_linear", peak=1e-4, warmup_steps=100, total_steps=1000),
     )
     vocabulary = steps.Vocabulary(0, 103, (0, 101, 102, 103), tuple(range(SPECIAL, config.model.vocab_size)))
-    parallel.keep_freed_memory("cpu")
     train_step = jax.jit(steps.make_train_step(config, phase, vocabulary), donate_argnums=0)
     state, batch = steps.init_state(config), make_batch(args, config.model.vocab_size)
 
@@ -120,6 +119,7 @@ def main():
     parser.add_argument("--steps", type=int, default=3, help="steps in each measurement")
     parser.add_argument("--unroll", action="store_true", help="ours without the scan over layers")
     args = parser.parse_args()
+    parallel.keep_freed_memory("cpu")  # as `bert-jax pretrain` does; the peer has the same heap
     emulated = torch_emulates_bfloat16()
     runs = {"ours": ours(args), "peer": peer(args, args.batch, autocast=False)}
     figures = {}
