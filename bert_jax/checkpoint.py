@@ -161,10 +161,15 @@ def restore_params(folder):
         raise UserError(f"checkpoint {folder}: {damage}")
     here = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
     with ocp.Checkpointer(ocp.StandardCheckpointHandler()) as reader:
-        saved = reader.metadata(_absolute(folder) / "params").item_metadata.tree
+        saved = _saved_shapes(reader, folder, "params")
         # Without a place to put them Orbax looks for the devices that they were saved from.
         shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=here), saved)
         return reader.restore(_absolute(folder) / "params", args=ocp.args.StandardRestore(shapes))
+
+
+def _saved_shapes(reader, folder, item):
+    """The tree of one item of a checkpoint, of leaves with `shape` and `dtype`; reads no array."""
+    return reader.metadata(_absolute(folder) / item).item_metadata.tree
 
 
 def _check_fit(folder, wanted):
@@ -173,7 +178,7 @@ def _check_fit(folder, wanted):
     Orbax finds out in the middle of reading, with a page of tracebacks.
     """
     with ocp.Checkpointer(ocp.StandardCheckpointHandler()) as reader:
-        saved = {name: reader.metadata(folder / name).item_metadata.tree for name in wanted}
+        saved = {name: _saved_shapes(reader, folder, name) for name in wanted}
     in_words = functools.partial(jax.tree.map, lambda leaf: f"{leaf.dtype}{list(leaf.shape)}")
     differences = describe_difference(*({name: in_words(tree[name]) for name in wanted} for tree in (saved, wanted)))
     if differences:

@@ -68,8 +68,8 @@ def keep_freed_memory(platform):
     """Where CPUs are the only devices that JAX can find: freed memory stays with the process.
 
     XLA's buffers come from malloc there. glibc maps large ones and unmaps them when they are freed, and the system then
-    clears each page again: a quarter of a small model's step. Other C libraries are left as they are. Threads keep
-    the heap that they started with, so this goes before any that matter: the first use of a device starts XLA's.
+    clears each page again: a quarter of a small model's step. Other C libraries are left as they are. To be called
+    when a process starts: threads keep the heap that they began with, and XLA's begin when a device is first used.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None and _only_cpus(platform or jax.config.jax_platforms):

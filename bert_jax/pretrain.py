@@ -24,6 +24,7 @@ def run_with_overrides(args, overrides):
 
     settings = config.load([f"--config={args.config}", *overrides])
     profile = _profile(args.profile)
+    parallel.keep_freed_memory(settings.platform)
     parallel.start_processes(args.coordinator, args.processes, args.process)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -62,7 +62,6 @@ class Run:
 
     def __init__(self, config, workdir, stop, profile):
         self.config, self.workdir, self.stop, self.profile = config, epath.Path(workdir), stop, profile
-        parallel.keep_freed_memory(config.platform)
         parallel.check_platform(config.platform)
         self.mesh = parallel.make_mesh(config.mesh)
         self.phases = open_phases(config, self.mesh)

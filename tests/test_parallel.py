@@ -18,6 +18,7 @@ from bert_jax.config import PretrainConfig
 from bert_jax.errors import UserError
 from bert_jax.parallel import AXES, MeshConfig
 from bert_jax.rules import path_names
+from tests.e2e.conftest import REPOSITORY
 
 EIGHT = np.array([types.SimpleNamespace(id=n) for n in range(8)])
 
@@ -175,3 +176,31 @@ def test_memory_is_kept_only_where_there_is_nothing_but_cpus(monkeypatch):
 
     assert calls() == calls("cpu") == calls("cpu", modules=["libtpu"]) == calls(platforms="cpu", plugins=["cuda"]) == 3
     assert calls("tpu") == calls(platforms="tpu,cpu") == calls(plugins=["cuda"]) == calls(modules=["libtpu"]) == 0
+
+
+BEFORE_DEVICES = """
+import sys
+from jax._src import xla_bridge
+from bert_jax import __main__, parallel, quickstart
+
+parallel.keep_freed_memory = lambda platform: print("devices used:", xla_bridge.backends_are_initialized())
+verb, *arguments = sys.argv[1:]
+sys.argv = ["quickstart", *arguments]
+quickstart.main() if verb == "quickstart" else __main__.main([verb, *arguments])
+"""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["pretrain", "--config=configs/bert_tiny.py:debug", "--config.platform=tpu", "--workdir={folder}"],
+        ["quickstart", "--corpus={folder}/missing", "--workdir={folder}/run"],
+    ],
+)
+def test_memory_is_kept_from_the_start_of_a_process(arguments, tmp_path):
+    """Once devices have been used, or a vocabulary been trained, it is too late. Both calls here end in a UserError."""
+    arguments = [argument.format(folder=tmp_path) for argument in arguments]
+    done = subprocess.run(
+        [sys.executable, "-c", BEFORE_DEVICES, *arguments], capture_output=True, text=True, check=True, cwd=REPOSITORY
+    )
+    assert done.stdout.splitlines() == ["devices used: False"] and done.stderr

@@ -82,7 +82,7 @@ def test_kills_and_a_stop_leave_no_trace(uninterrupted, tmp_path, capsys):
 def test_kills_at_random_moments_leave_no_trace(uninterrupted, tmp_path, seed):
     """Some at a random time, some in the middle of a save, until a run gets through."""
     draw, arguments, killed = random.Random(seed), flags(STEPS, **RUN), []
-    for _ in range(4):
+    for _ in range(5):
         done = committed_steps(tmp_path / "checkpoints")
         process = started(tmp_path, arguments)
         process.wait_for(lambda process=process: "phase 1: to step" in process.out or "are done" in process.out)
