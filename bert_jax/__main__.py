@@ -10,7 +10,8 @@ from bert_jax.errors import PREEMPTED_STATUS, USER_ERROR_STATUS, Preempted, User
 # verb: (module with DESCRIPTION, EXAMPLE, add_arguments(parser) and run(args), one-line summary)
 VERBS = {
     "vocab": ("bert_jax.text.vocab", "train a vocabulary from text"),
-    "prepare": ("bert_jax.data.prepare", "turn text into training examples"),
+    "vocab extend": ("bert_jax.text.extend", "add words to a vocabulary"),
+    "prepare": ("bert_jax.prepare", "turn text into training examples"),
     "pretrain": ("bert_jax.pretrain", "pretrain an encoder; run again to resume"),
     "predict": ("bert_jax.predict", "predict from a checkpoint"),
     "report": ("bert_jax.report.write", "write a run's report as one HTML file"),
@@ -19,7 +20,7 @@ VERBS = {
 
 def _usage():
     lines = ["usage: bert-jax VERB [options]    (bert-jax VERB --help tells more)", ""]
-    lines += [f"  {verb:10} {summary}" for verb, (_, summary) in VERBS.items()]
+    lines += [f"  {verb:12} {summary}" for verb, (_, summary) in VERBS.items()]
     return "\n".join(lines)
 
 
@@ -45,11 +46,12 @@ def main(arguments=None):
     if not arguments or arguments[0] in ("-h", "--help"):
         print(_usage())
         return 0
-    verb = arguments[0]
+    words = 2 if " ".join(arguments[:2]) in VERBS else 1
+    verb, arguments = " ".join(arguments[:words]), arguments[words:]
     if verb not in VERBS:
         print(f"bert-jax: no verb {verb!r}; the verbs are {', '.join(VERBS)}", file=sys.stderr)
         return USER_ERROR_STATUS
-    return reported(f"bert-jax {verb}", lambda: run_verb(verb, arguments[1:]))
+    return reported(f"bert-jax {verb}", lambda: run_verb(verb, arguments))
 
 
 def reported(name, function):

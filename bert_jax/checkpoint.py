@@ -7,7 +7,6 @@ stands in the way of a save is moved aside.
 """
 
 import concurrent.futures
-import functools
 import hashlib
 import json
 import logging
@@ -140,16 +139,19 @@ class Checkpoints:
             log(f"checkpoint {step}: {damage}; trying the one before it")
         return -2 if steps else -1
 
-    def restore(self, step, shapes):
+    def restore(self, step, shapes, resizable=None):
         """The state saved at `step`; `shapes` is the state as ShapeDtypeStructs with the shardings wanted now.
 
-        The device count may differ from the one that saved. Raises UserError where the trees do not fit.
+        The device count may differ from the one that saved. Arrays whose path matches the regex `resizable` may have
+        another number of rows: then the last ones are cut off, or rows of 0 are added. Raises UserError where the trees
+        do not fit.
         """
         folder = self.folder / str(step)
         optimizer = {name: shapes[name] for name in ("opt_state", "step", "examples")}
         wanted = {"params": shapes["params"], "optimizer": optimizer}
-        _check_fit(folder, wanted)
-        items = {name: ocp.args.StandardRestore(tree) for name, tree in wanted.items()}
+        _check_fit(folder, wanted, resizable)
+        # What is not strict cuts and pads any array: `_check_fit` has seen to it that these alone differ.
+        items = {name: ocp.args.StandardRestore(tree, strict=resizable is None) for name, tree in wanted.items()}
         restored = self._orbax.restore(folder, args=ocp.args.Composite(**items))
         return {"params": restored["params"], **restored["optimizer"]}
 
@@ -172,15 +174,24 @@ def _saved_shapes(reader, folder, item):
     return reader.metadata(_absolute(folder) / item).item_metadata.tree
 
 
-def _check_fit(folder, wanted):
-    """Raises UserError where the saved trees differ from the wanted ones in a name, shape or dtype.
+def _check_fit(folder, wanted, resizable):
+    """Raises UserError where the saved trees differ from the wanted ones in a name, shape or dtype, but for the rows of
+    what is resizable.
 
     Orbax finds out in the middle of reading, with a page of tracebacks.
     """
     with ocp.Checkpointer(ocp.StandardCheckpointHandler()) as reader:
         saved = {name: _saved_shapes(reader, folder, name) for name in wanted}
-    in_words = functools.partial(jax.tree.map, lambda leaf: f"{leaf.dtype}{list(leaf.shape)}")
-    differences = describe_difference(*({name: in_words(tree[name]) for name in wanted} for tree in (saved, wanted)))
+
+    def in_words(path, leaf):
+        name = jax.tree_util.keystr(path, simple=True, separator="/")
+        any_rows = resizable is not None and re.fullmatch(resizable, name)
+        return f"{leaf.dtype}{['rows', *leaf.shape[1:]] if any_rows else list(leaf.shape)}"
+
+    told = (
+        {name: jax.tree_util.tree_map_with_path(in_words, tree[name]) for name in wanted} for tree in (saved, wanted)
+    )
+    differences = describe_difference(*told)
     if differences:
         raise UserError(f"checkpoint {folder} does not fit this run: {differences}")
 

@@ -24,7 +24,7 @@ from bert_jax.schedules import ScheduleConfig
 class PhaseConfig:
     """A stretch of the run with one data set, length and batch size."""
 
-    data: str = ""  # folder that `bert-jax prepare` wrote
+    data: str = ""  # folder that `bert-jax prepare` wrote, or several: DIR,weight=2.5;DIR,weight=0.8
     length: int = 128
     batch_size: int = 256  # sequences an optimizer update, over all devices and microbatches
     steps: int = 1_000_000  # optimizer updates
@@ -140,7 +140,7 @@ def load(arguments, cls=PretrainConfig):
     if not files:
         raise UserError("no --config=FILE given (configs/ has one file a recipe)")
     overrides = [argument for argument in arguments if not argument.startswith("--config=")]
-    settings = _read_file(*files[-1].split(":", 1))
+    settings = read_recipe(files[-1])
     _check_keys(settings, overrides)
     values, command = flags.FlagValues(), ["bert-jax", *overrides]
     config_flags.DEFINE_config_dict("config", settings, flag_values=values, sys_argv=command)
@@ -153,8 +153,9 @@ def load(arguments, cls=PretrainConfig):
     return from_mapping(cls, values.config)
 
 
-def _read_file(path, arg=""):
-    """What the recipe's get_config returns."""
+def read_recipe(name):
+    """The ConfigDict of a recipe, FILE or FILE:ARG; UserError for whatever goes wrong in it."""
+    path, _, arg = name.partition(":")
     if not os.path.isfile(path):
         raise UserError(f"--config={path}: no such file (configs/ has one file a recipe)")
     try:

@@ -1,7 +1,8 @@
 """Losses and metrics as weighted sums, so that they mean the same on any number of devices or microbatches.
 
-Shapes: B rows, P predictions a row, V vocabulary. A loss is sum(w * ce) / sum(w) over the whole global batch (or
-evaluation set): sums are added over devices, microbatches and batches, and divided once, at the end.
+Shapes: B rows, P predictions a row, V vocabulary, S pieces of a packed row. A loss is sum(w * ce) / sum(w) over the
+whole global batch (or evaluation set): sums are added over devices, microbatches and batches, and divided once, at the
+end.
 """
 
 import jax
@@ -9,7 +10,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Int
 
-HEADS = ("mlm", "nsp")
+HEADS = ("mlm", "nsp", "sop")
 
 
 def mlm_sums(
@@ -18,19 +19,21 @@ def mlm_sums(
     """Sums of the masked-language-model head over the predictions: `mlm_loss` (nats), `mlm_weight`, `mlm_correct`.
 
     Labels are token ids, weights 1 (or any positive number) for a prediction and 0 for an unused slot, whose label
-    may be anything (-100 too). A label of positive weight outside [0, V) makes the loss NaN instead of being clamped.
+    may be anything (-100 too). A label of positive weight outside [0, V) makes the loss NaN instead of being clamped;
+    one whose logit is -inf, as of a padded vocabulary's added rows, makes it infinite.
     """
     return _head_sums("mlm", logits_BxPxV, labels_BxP, weights_BxP)
 
 
-def nsp_sums(
-    logits_Bx2: Float[ArrayLike, "B 2"], labels_B: Int[ArrayLike, " B"], weights_B: Float[ArrayLike, " B"]
+def sentence_sums(
+    head: str, logits: Float[ArrayLike, "*BS 2"], labels: Int[ArrayLike, "*BS"], weights: Float[ArrayLike, "*BS"]
 ) -> dict[str, Float[Array, ""]]:
-    """Sums of the next-sentence head over the rows: `nsp_loss` (nats), `nsp_weight`, `nsp_correct`.
+    """Sums of a sentence head over rows [B] or pieces [B, S]: `nsp_loss` (nats), `nsp_weight`, `nsp_correct` of nsp.
 
-    Label 1 says that the second segment is random. A weight of 0 leaves out a row that only fills the batch.
+    Label 1 says of head nsp that the second part is random, of sop that the parts are swapped. A weight of 0 leaves out
+    a row that only fills the batch, or a piece that a row has not.
     """
-    return _head_sums("nsp", logits_Bx2, labels_B, weights_B)
+    return _head_sums(head, logits, labels, weights)
 
 
 def _head_sums(head, logits, labels, weights):
@@ -56,12 +59,9 @@ def _cross_entropy(logits, labels):
     return jnp.where((labels >= 0) & (labels < size), ce, jnp.nan)
 
 
-def weight_totals(
-    mlm_weights_BxP: Float[ArrayLike, "B P"] | None = None, nsp_weights_B: Float[ArrayLike, " B"] | None = None
-):
-    """The denominators of a whole global batch, known before its forward pass; a head that is None has none."""
-    given = {"mlm": mlm_weights_BxP, "nsp": nsp_weights_B}
-    return {f"{head}_weight": jnp.sum(w, dtype=jnp.float32) for head, w in given.items() if w is not None}
+def weight_totals(weights: dict[str, Float[ArrayLike, "..."]]) -> dict[str, Float[Array, ""]]:
+    """The denominators of a whole global batch, known before its forward pass, of the weights of each head."""
+    return {f"{head}_weight": jnp.sum(w, dtype=jnp.float32) for head, w in weights.items()}
 
 
 def contribution(sums: dict[str, Float[Array, ""]], totals: dict[str, Float[Array, ""]]) -> Float[Array, ""]:
@@ -85,6 +85,14 @@ def finish(sums):
         metrics["mlm_perplexity"] = jnp.exp(metrics["mlm_loss"])
     metrics["loss"] = sum(metrics[f"{head}_loss"] for head in _heads(sums))
     return metrics
+
+
+def in_words(metrics):
+    """The metrics of `finish` as a line: "MLM 2.1000, accuracy 0.5500; NSP 0.4000, accuracy 0.8000"."""
+    return "; ".join(
+        f"{head.upper()} {metrics[f'{head}_loss']:.4f}, accuracy {metrics[f'{head}_accuracy']:.4f}"
+        for head in _heads(metrics)
+    )
 
 
 def _heads(sums):

@@ -7,7 +7,6 @@ import jax
 import numpy as np
 
 from bert_jax import flops
-from bert_jax.data.shuffle import example_ids
 from bert_jax.errors import UserError
 from bert_jax.runlog import in_words
 
@@ -61,7 +60,7 @@ class Meter:
     def _example_ids(self, examples):
         end = examples - self._phase_start
         batch = np.arange(end - self._phase.config.batch_size, end)
-        return example_ids(batch, self._phase.data.size("train"), self._config.seed)
+        return self._phase.data.order(batch, self._config.seed)
 
     def _note_bad(self, step, ids, metrics):
         self._progress.bad_streak += 1

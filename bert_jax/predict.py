@@ -7,7 +7,6 @@ import json
 import sys
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from bert_jax import checkpoint, config
@@ -136,7 +135,7 @@ def load_predictor(path):
 @functools.partial(jax.jit, static_argnums=(0, 3))
 def _forward(model, params, batch, all_layers):
     """(hidden [N+1, B, L, D], attention [N, B, H, L, L]) where asked for, and logits [B, P, V]."""
-    inputs = batch["input_ids"], jnp.zeros_like(batch["input_ids"]), batch["mask"]
+    inputs = batch["input_ids"], None, batch["mask"]
     if all_layers:
         states, maps = encoder.encode_layers(params, model, COMPUTE, *inputs)
         last = states[-1]
@@ -144,4 +143,4 @@ def _forward(model, params, batch, all_layers):
         states = maps = None
         last = encoder.encode(params, model, COMPUTE, *inputs)
     gathered = heads.gather_positions(last, batch["positions"])
-    return states, maps, heads.mlm_logits(params, model, COMPUTE, gathered)
+    return states, maps, heads.mlm_logits(params, model, COMPUTE, gathered)[..., : model.vocab_size]

@@ -14,10 +14,13 @@ import optax
 from bert_jax import losses
 from bert_jax.accumulate import accumulate_gradients, split_microbatches
 from bert_jax.data.masking import mask_tokens
-from bert_jax.model import heads
+from bert_jax.model import heads, pieces
 from bert_jax.optim import make_optimizer
 from bert_jax.randomness import Purpose, purpose_key, row_keys
 from bert_jax.schedules import make_schedule
+
+# The column of prepared data that holds the label of each sentence head.
+SENTENCE_LABELS = {"nsp": "next_sentence_label", "sop": "sentence_order_label"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,12 +31,14 @@ class Vocabulary:
     mask_id: int
     special_ids: tuple[int, ...]  # never masked
     ordinary_ids: tuple[int, ...]  # random ids come from these
+    word_starts: tuple[bool, ...] | None = None  # by id, whether it begins a word; None where its pieces do not tell
 
     @classmethod
     def of(cls, tokenizer):
         # [UNK] is masked like any token, as in google-research/bert.
         special = (tokenizer.pad_id, tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id)
-        return cls(tokenizer.pad_id, tokenizer.mask_id, special, tuple(tokenizer.ordinary_ids.tolist()))
+        starts = None if tokenizer.is_word_start is None else tuple(tokenizer.is_word_start.tolist())
+        return cls(tokenizer.pad_id, tokenizer.mask_id, special, tuple(tokenizer.ordinary_ids.tolist()), starts)
 
 
 def init_state(config):
@@ -48,9 +53,16 @@ def init_state(config):
 
 
 def masked_batch(config, masking, vocabulary, batch, purpose, first_example):
-    """The batch with masks drawn for its rows, whose global example indices begin at `first_example`."""
+    """The batch with masks drawn for its rows, whose global example indices begin at `first_example`, and with what
+    its sentence head is to predict. The batch is that of `make_train_step` with row_weight float32 [B]."""
     ids_BxL = batch["input_ids"]
     indices_B = jnp.asarray(first_example, jnp.uint32) + jnp.arange(ids_BxL.shape[0], dtype=jnp.uint32)
+    # Only what the rows and the unit of masking need: the rest costs time.
+    optional = {}
+    if masking.unit != "token":
+        optional["word_starts"] = np.array(vocabulary.word_starts, bool)
+    if "segment_ids" in batch:
+        optional["segment_ids_BxL"] = batch["segment_ids"]
     masked = mask_tokens(
         masking,
         ids_BxL,
@@ -59,25 +71,56 @@ def masked_batch(config, masking, vocabulary, batch, purpose, first_example):
         mask_id=vocabulary.mask_id,
         special_ids=vocabulary.special_ids,
         ordinary_ids=np.array(vocabulary.ordinary_ids, np.int32),
+        **optional,
     )
-    return batch | masked | {"mask": ids_BxL != vocabulary.pad_id}
+    masked["weights"] = masked["weights"] * batch["row_weight"][:, None]
+    return (
+        batch | masked | {"mask": ids_BxL != vocabulary.pad_id} | _sentence_targets(config.model.sentence_head, batch)
+    )
+
+
+def _sentence_targets(head, batch):
+    """What the sentence head is to predict: `sentence_labels` and `sentence_weights` [B]; of packed rows [B, S], the
+    weight of a piece that a row has not being 0, and `piece_starts` [B, S]."""
+    if head == "none":
+        return {}
+    labels, weight_B = batch[SENTENCE_LABELS[head]], batch["row_weight"]
+    if "segment_ids" not in batch:
+        return {"sentence_labels": labels, "sentence_weights": weight_B}
+    starts_BxS, exists_BxS = pieces.piece_starts(batch["segment_ids"], labels.shape[1])
+    return {
+        "sentence_labels": labels,
+        "sentence_weights": exists_BxS * weight_B[:, None],
+        "piece_starts": starts_BxS,
+    }
 
 
 def batch_sums(params, config, batch, dropout_key=None):
     """Loss and metric sums (`losses`) of a masked batch; rows of weight 0 count nowhere."""
-    mlm, nsp = heads.pretraining_logits(params, config.model, config.compute, batch, dropout_key)
-    row_weight_B = batch["row_weight"]
-    return losses.mlm_sums(mlm, batch["labels"], batch["weights"] * row_weight_B[:, None]) | losses.nsp_sums(
-        nsp, batch["next_sentence_label"], row_weight_B
-    )
+    mlm, sentence = heads.pretraining_logits(params, config.model, config.compute, batch, dropout_key)
+    sums = losses.mlm_sums(mlm, batch["labels"], batch["weights"])
+    if sentence is None:
+        return sums
+    targets = batch["sentence_labels"], batch["sentence_weights"]
+    return sums | losses.sentence_sums(config.model.sentence_head, sentence, *targets)
+
+
+def _head_weights(config, batch):
+    """The weights of each head of a masked batch."""
+    weights = {"mlm": batch["weights"]}
+    if config.model.sentence_head != "none":
+        weights[config.model.sentence_head] = batch["sentence_weights"]
+    return weights
 
 
 def make_train_step(config, phase, vocabulary):
     """The function (state, batch) -> (state, metrics) of one optimizer update, to be jitted.
 
-    batch: input_ids and token_type_ids [B, L], next_sentence_label [B]. metrics: float32 scalars. Where the loss or
-    the gradient is not finite, parameters and optimizer state stay as they were and `bad` is 1; `step` and `examples`
-    advance all the same, so the data and the schedule go on.
+    batch, as prepared: input_ids int [B, L]; token_type_ids [B, L] unless all are 0; of packed rows segment_ids [B, L]
+    (`pieces`); where the model has a sentence head its label (`SENTENCE_LABELS`) [B], of packed rows [B, S], of which
+    only slots of a row's pieces count. metrics: float32 scalars. Where the loss or the gradient is not finite,
+    parameters and optimizer state stay as they were and `bad` is 1; `step` and `examples` advance all the same, so the
+    data and the schedule go on.
     """
     optimizer, schedule = make_optimizer(config.optimizer), make_schedule(config.schedule)
 
@@ -85,7 +128,7 @@ def make_train_step(config, phase, vocabulary):
         rows = batch["input_ids"].shape[0]
         batch = batch | {"row_weight": jnp.ones(rows)}
         batch = masked_batch(config, phase.masking, vocabulary, batch, Purpose.TRAIN_MASKS, state["examples"])
-        totals = losses.weight_totals(batch["weights"], batch["row_weight"])
+        totals = losses.weight_totals(_head_weights(config, batch))
         dropout_key = jax.random.fold_in(purpose_key(config.seed, Purpose.DROPOUT), state["examples"])
 
         def loss_fn(params, microbatch, totals):

@@ -16,7 +16,7 @@ import numpy as np
 from etils import epath
 from jax.experimental import multihost_utils
 
-from bert_jax import parallel
+from bert_jax import losses, parallel
 from bert_jax import step as steps
 from bert_jax.checkpoint import Checkpoints, describe_difference, read_record
 from bert_jax.data.loader import Loader
@@ -24,6 +24,8 @@ from bert_jax.data.masking import cap_warning
 from bert_jax.errors import Preempted, UserError
 from bert_jax.evaluate import compile_eval_step, evaluate, heldout_size
 from bert_jax.meter import Meter
+from bert_jax.model.heads import PADDED_ROWS, parameter_count
+from bert_jax.model.presets import EncoderConfig
 from bert_jax.phases import fingerprint, open_phases
 from bert_jax.runlog import RunLog
 from bert_jax.text.tokenizer import load_tokenizer
@@ -78,7 +80,7 @@ class Run:
 
     def _start(self):
         """The state to go on from, restored or drawn, laid out over the mesh."""
-        parameters = sum(leaf.size for leaf in jax.tree.leaves(self.shapes["params"]))
+        parameters = parameter_count(self.config.model)
         mesh = " x ".join(f"{axis} {size}" for axis, size in self.mesh.shape.items())
         kind, processes = jax.devices()[0].device_kind, jax.process_count()
         self.log.say(f"{parameters:,} parameters on {self.mesh.size} x {kind} (mesh {mesh}), {processes} process(es)")
@@ -100,12 +102,12 @@ class Run:
             self.shapes,
             self.shardings,
         )
-        return self.checkpoints.restore(step, wanted)
+        return self.checkpoints.restore(step, wanted, resizable=PADDED_ROWS)
 
     def _check_same_run(self, record):
         """Refuses a checkpoint of another architecture or data; says which other settings have changed."""
         saved, settings = record["config"], self._settings()
-        different = describe_difference(saved["model"], settings["model"])
+        different = describe_difference(_architecture(saved["model"]), _architecture(settings["model"]))
         if different:
             raise UserError(f"{self.workdir} holds a run of another architecture ({different}): use a new --workdir")
         for known, phase in zip(record["data"], self.phases, strict=False):
@@ -247,8 +249,7 @@ class Run:
         if write:
             self.log.write("heldout", step, metrics | {"examples": size, "phase": phase.number})
         self.log.say(
-            f"step {step}: held-out loss {metrics['loss']:.4f} on {size:,} examples: MLM {metrics['mlm_loss']:.4f}, "
-            f"accuracy {metrics['mlm_accuracy']:.4f}; NSP accuracy {metrics['nsp_accuracy']:.4f}"
+            f"step {step}: held-out loss {metrics['loss']:.4f} on {size:,} examples: {losses.in_words(metrics)}"
         )
         return metrics
 
@@ -273,6 +274,16 @@ class Run:
             self.checkpoints.close()
         finally:
             self.log.close()
+
+
+def _architecture(model):
+    """What of saved settings of a model its parameters depend on.
+
+    Padded rows can be added and cut; a setting that an older version did not save has the default, under which all is
+    as it was then.
+    """
+    settings = dataclasses.asdict(EncoderConfig()) | model
+    return {name: value for name, value in settings.items() if name != "vocab_multiple"}
 
 
 def _probe_writable(workdir):

@@ -12,7 +12,7 @@ import pytest
 
 from bert_jax.accumulate import accumulate_gradients, split_microbatches
 from bert_jax.errors import UserError
-from bert_jax.losses import contribution, mlm_sums, nsp_sums, weight_totals
+from bert_jax.losses import contribution, mlm_sums, sentence_sums, weight_totals
 
 V, D = 50, 16
 
@@ -39,7 +39,7 @@ def toy_batch(rows, length=6):
 def toy_loss(params, batch, totals):
     hidden = jnp.tanh(jnp.asarray(params["embedding"])[batch["input_ids"]] @ params["kernel"])
     sums = mlm_sums(hidden @ params["embedding"].T, batch["labels"], batch["weights"])
-    sums |= nsp_sums(hidden[:, 0] @ params["nsp"], batch["nsp_labels"], batch["row_weights"])
+    sums |= sentence_sums("nsp", hidden[:, 0] @ params["nsp"], batch["nsp_labels"], batch["row_weights"])
     return contribution(sums, totals), sums
 
 
@@ -48,7 +48,7 @@ def assert_close(found, expected):
 
 
 def totals_of(batch):
-    return weight_totals(batch["weights"], batch["row_weights"])
+    return weight_totals({"mlm": batch["weights"], "nsp": batch["row_weights"]})
 
 
 @jax.jit

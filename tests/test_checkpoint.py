@@ -96,6 +96,28 @@ def test_training_may_overwrite_the_state_while_it_is_saved(tmp_path):
         assert_same(checkpoints.restore(1, shapes_of(expected)), expected)
 
 
+@pytest.mark.parametrize("rows", [24, 37])
+def test_rows_can_be_cut_and_added_where_that_is_allowed(tmp_path, rows):
+    """The optimizer's moments too; all else comes back as it was, and still has to fit."""
+    words = r"(.*/)?embeddings/word/embedding"
+
+    def resized(leaf):
+        is_words = leaf.shape == (30, 8)
+        return jnp.pad(leaf[:rows], ((0, max(0, rows - 30)), (0, 0))) if is_words else leaf
+
+    expected = jax.tree.map(resized, state_at(2))
+    with contextlib.closing(Checkpoints(tmp_path)) as checkpoints:
+        checkpoints.save(state_at(2), record_at(2))
+        checkpoints.wait()
+        assert_same(checkpoints.restore(2, shapes_of(expected), words), expected)
+        assert_same(checkpoints.restore(2, shapes_of(state_at(0)), words), state_at(2))
+        with pytest.raises(UserError, match=rf"embeddings.word.embedding float32\[30, 8\] -> float32\[{rows}, 8\]"):
+            checkpoints.restore(2, shapes_of(expected))
+        for other in (state_at(2, width=4), state_at(2, layers=3)):
+            with pytest.raises(UserError, match="does not fit this run"):
+                checkpoints.restore(2, shapes_of(other), words)
+
+
 def test_a_relative_workdir(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with contextlib.closing(Checkpoints("run")) as checkpoints:

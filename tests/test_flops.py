@@ -43,6 +43,19 @@ def test_bert_base_by_hand():
     assert flops.step_flops(base, 256, 128, 20) == pytest.approx(rule + attention + decoder, rel=2e-4)
 
 
+def test_heads_count_where_they_are_and_padded_rows_do_not():
+    """Pooler and sentence head once a piece, not at all without a sentence head; any multiple counts the same."""
+    base = PRESETS["base"]
+    without = dataclasses.replace(base, sentence_head="none")
+    of_a_piece = 2 * 768 * 768 + 2 * 768 * 2
+    for pieces in (1, 32):
+        more = flops.forward_flops(base, 8, 512, 77, pieces) - flops.forward_flops(without, 8, 512, 77, pieces)
+        assert more == 8 * pieces * of_a_piece
+    for multiple in (1, 1000):
+        other = dataclasses.replace(base, vocab_multiple=multiple)
+        assert flops.step_flops(other, 8, 512, 77) == flops.step_flops(base, 8, 512, 77)
+
+
 @pytest.mark.parametrize(("kind", "peak"), [("TPU v4", 275e12), ("TPU v5 lite", 197e12), ("TPU v6 lite", 918e12)])
 def test_a_known_tpu_is_held_against_its_published_peak(kind, peak):
     assert flops.peak_flops(types.SimpleNamespace(device_kind=kind)) == (peak, "published bfloat16 peak")

@@ -1,5 +1,7 @@
 """Losses are sums over the global batch, against SciPy and torch; never NaN, except for an id out of range."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,7 +11,7 @@ from scipy.special import log_softmax
 from bert_jax import losses
 from bert_jax.losses import contribution, finish, weight_totals
 
-mlm_sums, nsp_sums = jax.jit(losses.mlm_sums), jax.jit(losses.nsp_sums)
+mlm_sums, nsp_sums = jax.jit(losses.mlm_sums), jax.jit(functools.partial(losses.sentence_sums, "nsp"))
 B, P, V = 6, 5, 11
 
 
@@ -86,7 +88,7 @@ def test_metrics_of_parts_are_those_of_the_whole(batch):
 def test_contributions_and_their_gradients_add_up(batch):
     """The parts of a batch divide by the weights of the whole, so their losses and gradients just add."""
     mlm, nsp = batch
-    totals = weight_totals(mlm[2], nsp[2])
+    totals = weight_totals({"mlm": mlm[2], "nsp": nsp[2]})
     assert totals == {"mlm_weight": 15, "nsp_weight": 5}
 
     @jax.jit
@@ -113,7 +115,7 @@ def test_nothing_masked_is_a_loss_of_zero_with_a_zero_gradient(batch, unused_lab
     labels, weights = jnp.full((B, P), unused_label), jnp.zeros((B, P))
 
     def loss(logits):
-        return contribution(mlm_sums(logits, labels, weights), weight_totals(weights))
+        return contribution(mlm_sums(logits, labels, weights), weight_totals({"mlm": weights}))
 
     value, gradient = jax.value_and_grad(loss)(logits)
     assert value == 0 and (gradient == 0).all()
@@ -126,6 +128,38 @@ def test_nothing_masked_is_a_loss_of_zero_with_a_zero_gradient(batch, unused_lab
 def test_unused_labels_do_not_matter_beside_used_ones(batch):
     logits, labels, weights = batch[0]
     assert mlm_sums(logits, np.where(weights > 0, labels, -100), weights) == mlm_sums(logits, labels, weights)
+
+
+def test_a_label_of_a_padded_row_is_not_finite(batch):
+    """Its logit is -inf, as the model gives it; for all others such rows change neither the loss nor the gradient."""
+    logits, labels, weights = batch[0]
+    padded = jnp.pad(jnp.asarray(logits), ((0, 0), (0, 0), (0, 3)), constant_values=-jnp.inf)
+    loss = jax.value_and_grad(lambda x, labels: mlm_sums(x, labels, weights)["mlm_loss"])
+    value, gradient = loss(padded, labels)
+    expected, expected_gradient = loss(jnp.asarray(logits), labels)
+    np.testing.assert_allclose(value, expected, rtol=1e-6)
+    np.testing.assert_allclose(gradient[..., :V], expected_gradient, rtol=1e-5, atol=1e-7)
+    assert (gradient[..., V:] == 0).all()
+    value, gradient = loss(padded, np.where(weights > 0, labels, V + 1))
+    np.testing.assert_allclose(value, expected, rtol=1e-6)
+    assert jnp.isfinite(gradient).all() and (gradient[..., V:] == 0).all()
+    labels[5, 4] = V + 1
+    assert np.isinf(loss(padded, labels)[0])
+
+
+@pytest.mark.parametrize("head", ["nsp", "sop"])
+def test_pieces_count_like_rows(head, batch):
+    """Slots [B, S] give the sums of as many rows, under the name of their head."""
+    logits, labels, weights = batch[1]
+    rows = losses.sentence_sums(head, logits, labels, weights)
+    slots = losses.sentence_sums(head, logits.reshape(2, 3, 2), labels.reshape(2, 3), weights.reshape(2, 3))
+    assert rows.keys() == slots.keys() == {f"{head}_loss", f"{head}_weight", f"{head}_correct"}
+    for name, value in rows.items():
+        np.testing.assert_allclose(slots[name], value, rtol=1e-6)
+    metrics = finish(slots)
+    assert metrics.keys() == {f"{head}_loss", f"{head}_accuracy", "loss"}
+    shown = losses.in_words({name: float(value) for name, value in metrics.items()})
+    assert shown == f"{head.upper()} {metrics[f'{head}_loss']:.4f}, accuracy {metrics[f'{head}_accuracy']:.4f}"
 
 
 @pytest.mark.parametrize("label", [V, V + 1000, -1, -V])

@@ -142,7 +142,7 @@ def test_position_rows_beyond_the_length_only_decay():
 def test_the_program_holds_no_logits_of_all_positions():
     """Case B13: [8, 5, V] of the gathered positions, never [8, 32, V] or [256, V]."""
     config, text = opened()[0], compiled().lower(fresh(), batch_of(*range(BATCH))).compile().as_text()
-    size = config.model.vocab_size
+    size = config.model.padded_vocab_size
     assert f"[{BATCH},5,{size}]" in text or f"[{BATCH * 5},{size}]" in text
     assert f"[{BATCH},{LENGTH},{size}]" not in text and f"[{BATCH * LENGTH},{size}]" not in text
 

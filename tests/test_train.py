@@ -11,6 +11,7 @@ import jax
 import numpy as np
 import pytest
 
+from bert_jax import checkpoint
 from bert_jax import train as training
 from bert_jax.checkpoint import committed_steps, read_record, restore_params
 from bert_jax.data.shuffle import example_ids
@@ -147,6 +148,26 @@ def test_another_batch_size_and_accumulation_go_on_where_the_data_stopped(tmp_pa
     rates = [line["learning_rate"] for line in metrics(finished_run(), "train")]
     assert [line["learning_rate"] for line in lines] == rates
     assert committed_steps(tmp_path / "checkpoints")[-1] == 6
+
+
+def test_a_run_goes_on_at_another_padding_of_the_vocabulary(tmp_path, capsys):
+    """Rows of 0 are added to parameters and moments; also to a checkpoint of before there were such settings."""
+    run(tmp_path, stop_after=3, model__vocab_multiple=1)
+    folder = tmp_path / "checkpoints" / "3"
+    record = read_record(folder)
+    for name in ("vocab_multiple", "sentence_head"):
+        del record["config"]["model"][name]
+    checkpoint._write_manifest(folder, record)
+    size = settings().model.vocab_size
+    assert params_of(tmp_path, 3)["mlm"]["bias"].shape == (size,)
+    capsys.readouterr()
+    run(tmp_path)
+    assert "model.vocab_multiple None -> 128" in capsys.readouterr().out
+    last, expected = (params_of(workdir, STEPS) for workdir in (tmp_path, finished_run()))
+    assert last["mlm"]["bias"].shape == (256,) and not last["embeddings"]["word"]["embedding"][size:].any()
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=2e-5), last, expected)
+    for line, other in zip(metrics(tmp_path), metrics(finished_run()), strict=True):
+        np.testing.assert_allclose(line["loss"], other["loss"], rtol=1e-5)
 
 
 def test_a_damaged_checkpoint_costs_steps_and_nothing_else(tmp_path, capsys):

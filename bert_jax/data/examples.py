@@ -1,18 +1,14 @@
-"""Documents as token ids -> the paper's sentence pairs, by array operations over one block of documents.
+"""What an example is made of: documents as token ids, pieces of text cut out of them, and rows of pieces.
 
-Source: Devlin et al. 2019, section 3.1 and appendix A.2; google-research/bert `create_pretraining_data.py`.
+    piece   [CLS] segment [SEP] segment [SEP] ...     what the model reads as one text
+    row     one piece, or in packed data several, then padding
 
-Google's code walks each document sentence by sentence. The same walk is taken here without a step per sentence: a
-chunk is fixed by the sentence it starts with, and so are its random decisions, each start being used at most once in a
-pass. So the decisions of *every possible* start are drawn and worked out at once, and only the chain "where does the
-next chunk start" is followed one by one.
+Pieces and rows are plans, arrays of places in a block's ids; `assemble` writes them out.
 """
 
 from dataclasses import dataclass, fields
 
 import numpy as np
-
-SPECIAL_TOKENS_A_PAIR = 3  # [CLS] A [SEP] B [SEP]
 
 
 @dataclass(frozen=True)
@@ -39,8 +35,8 @@ class Account:
     borrowed: int = 0  # tokens of random B segments: they also occur where they come from
     tokens_out: int = 0
     truncated: int = 0
-    without_partner: int = 0  # lone sentences of a block that has no other document to draw B from
-    chunks_without_partner: int = 0  # how many such sentences; not part of the balance
+    without_partner: int = 0  # too little text for two segments: see chunks_without_partner
+    chunks_without_partner: int = 0  # lone sentences without another document, lone tokens; not part of the balance
 
     def __add__(self, other):
         return Account(**{f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self)})
@@ -52,38 +48,70 @@ class Account:
 
 
 @dataclass(frozen=True)
-class Decisions:
-    """All that is random in one pass over a block of D documents and S sentences.
+class Pieces:
+    """n pieces of text as places in a block's ids.
 
-    target: tokens to collect for a pair, int64 [D]. Of a chunk that starts at sentence s: a_share[s] in [0, 1) says how
-    many of its n sentences A takes (1 + floor(share * (n - 1))), random_next[s] whether B is random when both are
-    possible, partner[s] in [0, D - 1) which *other* document it comes from, start_share[s] in [0, 1) at which of its
-    sentences it starts.
+    start, length: the segments of all pieces, flat, int64 [M]; token_type: theirs, uint8 [M]; first: int64 [n + 1],
+    piece i has the segments first[i] to first[i + 1], one at least; label: uint8 [n], or None where there is none.
     """
 
-    target: np.ndarray
-    a_share: np.ndarray
-    random_next: np.ndarray
-    partner: np.ndarray
-    start_share: np.ndarray
+    start: np.ndarray
+    length: np.ndarray
+    token_type: np.ndarray
+    first: np.ndarray
+    label: np.ndarray | None = None
+
+    def __len__(self):
+        return len(self.first) - 1
+
+    @property
+    def lengths(self):
+        """Tokens of each piece, special ones included: int64 [n]."""
+        return 1 + np.diff(np.concatenate([[0], np.cumsum(self.length + 1)])[self.first])
+
+    def take(self, index):
+        """The pieces at `index`, an array of integers, in its order."""
+        counts = np.diff(self.first)[index]
+        first = _ends(counts)
+        segments = np.repeat(self.first[:-1][index] - first[:-1], counts) + np.arange(first[-1])
+        label = None if self.label is None else self.label[index]
+        return Pieces(self.start[segments], self.length[segments], self.token_type[segments], first, label)
+
+
+def one_segment_pieces(start, length):
+    """Pieces of one segment each, without labels."""
+    return Pieces(start, length, np.zeros(len(start), np.uint8), np.arange(len(start) + 1))
+
+
+def concatenate(parts):
+    """The pieces of several plans over one block, one after another."""
+    ends = _ends([len(part.start) for part in parts])
+    firsts = [part.first[:-1] + shift for part, shift in zip(parts, ends[:-1], strict=True)]
+    label = None if parts[0].label is None else np.concatenate([part.label for part in parts])
+    names = ("start", "length", "token_type")
+    return Pieces(*(np.concatenate([getattr(part, name) for part in parts]) for name in names),
+                  np.concatenate([*firsts, ends[-1:]]), label)  # fmt: skip
 
 
 @dataclass(frozen=True)
-class Pairs:
-    """n sentence pairs as places in a block's ids, int64 [n] each; is_random, uint8 [n]: the NSP label, 1 = random."""
+class Rows:
+    """R rows: row r holds the pieces first[r] to first[r + 1], one at least; first: int64 [R + 1]."""
 
-    a_start: np.ndarray
-    a_length: np.ndarray
-    b_start: np.ndarray
-    b_length: np.ndarray
-    is_random: np.ndarray
+    pieces: Pieces
+    first: np.ndarray
 
     def __len__(self):
-        return len(self.is_random)
+        return len(self.first) - 1
 
-    def take(self, index):
-        """The pairs at `index`: an index array or a slice."""
-        return Pairs(*(getattr(self, f.name)[index] for f in fields(self)))
+    @property
+    def lengths(self):
+        """Tokens of each row that are not padding: int64 [R]."""
+        return np.diff(_ends(self.pieces.lengths)[self.first])
+
+    def slice(self, start, stop):
+        """The rows from `start` to before `stop`."""
+        first = self.first[start : stop + 1]
+        return Rows(self.pieces.take(np.arange(first[0], first[-1])), first - first[0])
 
 
 def make_block(ids, sentences, documents):
@@ -95,140 +123,37 @@ def make_block(ids, sentences, documents):
     # Dropping an empty sentence leaves the tokens where they are; only the offsets thin out.
     kept_sentences = np.append(sentences[:-1][filled], sentences[-1])
     kept_before = np.concatenate([[0], np.cumsum(filled)])
-    kept_documents = np.unique(kept_before[documents])
+    kept_documents = kept_before[documents]
+    kept_documents = kept_documents[np.append(True, kept_documents[1:] != kept_documents[:-1])]
     return Block(ids, kept_sentences, kept_documents), int((~filled).sum()), len(documents) - len(kept_documents)
 
 
-def draw_decisions(block, length, short_probability, rng):
-    """The Decisions of one pass; with `short_probability` a document's target is uniform in [2, length - 3]."""
-    n_documents, n_sentences = len(block.documents) - 1, len(block.sentences) - 1
-    longest = length - SPECIAL_TOKENS_A_PAIR
-    is_short = rng.random(n_documents) < short_probability
-    return Decisions(
-        target=np.where(is_short, rng.integers(2, longest, n_documents, endpoint=True), longest),
-        a_share=rng.random(n_sentences),
-        random_next=rng.random(n_sentences) < 0.5,
-        partner=rng.integers(0, max(n_documents - 1, 1), n_sentences),
-        start_share=rng.random(n_sentences),
-    )
+def assemble(ids, rows, length, cls_id, sep_id, pad_id):
+    """The rows written out: (input ids [R, length] of the type of `ids`, token types and segment ids, uint8 likewise).
 
-
-def plan_pairs(block, length, decisions, rng):
-    """One pass over the block: (Pairs in document order, Account). `rng` only draws which end truncation takes from.
-
-    Every sentence is used exactly once as A or as the true next B: where B is random, the chunk's sentences after A are
-    put back and start the next chunk. In a block of one document there is no random B: the label is 0 wherever a chunk
-    has two sentences or more, and a chunk of one sentence is dropped and counted.
+    Segment ids number the pieces of a row from 1; they and token types are 0 at padding.
     """
-    bounds, first_sentence = block.sentences, block.documents
-    n_documents = len(first_sentence) - 1
-    account = Account(tokens_in=len(block.ids))
-    document_of = np.repeat(np.arange(n_documents), np.diff(first_sentence))
-    start = np.arange(len(document_of))
-
-    # What each chunk would be, for every sentence that it could start with.
-    end = _collect(bounds, start, decisions.target[document_of], first_sentence[document_of + 1])
-    n_collected = end - start
-    a_end = start + 1 + (decisions.a_share * (n_collected - 1)).astype(np.int64)
-    lone = n_collected == 1
-    is_random = (lone | decisions.random_next) & (n_documents > 1)
-    following = np.where(is_random, a_end, end)
-
-    start = _chain(following)
-    if n_documents == 1:
-        dropped = start[lone[start]]
-        account.chunks_without_partner = len(dropped)
-        account.without_partner = int((bounds[dropped + 1] - bounds[dropped]).sum())
-        start = start[~lone[start]]
-    a_end, is_random = a_end[start], is_random[start]
-    b_first, b_end = a_end.copy(), end[start]
-
-    # B from elsewhere: another document, from a sentence of it on, as much as A left room for.
-    at = start[is_random]
-    other = decisions.partner[at] + (decisions.partner[at] >= document_of[at])
-    n_sentences = first_sentence[other + 1] - first_sentence[other]
-    b_first[is_random] = first_sentence[other] + (decisions.start_share[at] * n_sentences).astype(np.int64)
-    room = decisions.target[document_of[at]] - (bounds[a_end[is_random]] - bounds[at])
-    b_end[is_random] = _collect(bounds, b_first[is_random], room, first_sentence[other + 1])
-
-    a_length, b_length = bounds[a_end] - bounds[start], bounds[b_end] - bounds[b_first]
-    a_cut, b_cut = _truncation(a_length, b_length, length - SPECIAL_TOKENS_A_PAIR)
-    account.borrowed = int(b_length[is_random].sum())
-    account.truncated = int(a_cut.sum() + b_cut.sum())
-    pairs = Pairs(
-        # Each token taken off comes from the front or from the back by a coin of its own.
-        a_start=bounds[start] + rng.binomial(a_cut, 0.5),
-        a_length=a_length - a_cut,
-        b_start=bounds[b_first] + rng.binomial(b_cut, 0.5),
-        b_length=b_length - b_cut,
-        is_random=is_random.astype(np.uint8),
-    )
-    account.tokens_out = int(pairs.a_length.sum() + pairs.b_length.sum())
-    account.check()
-    return pairs, account
+    pieces = rows.pieces
+    opens = np.zeros(len(pieces.start), np.int64)
+    opens[pieces.first[:-1]] = 1  # [CLS] goes before these segments
+    widths = opens + pieces.length + 1
+    ends = np.cumsum(widths)
+    starts = ends - widths
+    # The token at place p of all rows' text, padding left out, is that of the block at p + shift.
+    shift = pieces.start - starts - opens
+    text = ids.take(np.repeat(shift, widths) + np.arange(widths.sum()), mode="clip")
+    text[starts[pieces.first[:-1]]] = cls_id
+    text[ends - 1] = sep_id
+    number = np.arange(len(pieces)) - np.repeat(rows.first[:-1], np.diff(rows.first)) + 1
+    is_text_RxL = np.arange(length) < rows.lengths[:, None]
+    input_ids_RxL = np.full(is_text_RxL.shape, pad_id, ids.dtype)
+    token_types_RxL, segments_RxL = np.zeros_like(input_ids_RxL, np.uint8), np.zeros_like(input_ids_RxL, np.uint8)
+    input_ids_RxL[is_text_RxL] = text
+    token_types_RxL[is_text_RxL] = np.repeat(pieces.token_type, widths)
+    segments_RxL[is_text_RxL] = np.repeat(number.astype(np.uint8), pieces.lengths)
+    return input_ids_RxL, token_types_RxL, segments_RxL
 
 
-def make_pairs(block, length, short_probability, passes, rng):
-    """The examples of a block in their final, shuffled order: (Pairs, Account).
-
-    Each of the `passes` (the paper's dupe_factor) pairs the whole block anew. All is a function of the block and of the
-    state of `rng` alone.
-    """
-    plans, account = [], Account()
-    for _ in range(passes):
-        pairs, spent = plan_pairs(block, length, draw_decisions(block, length, short_probability, rng), rng)
-        plans.append(pairs)
-        account = account + spent
-    pairs = Pairs(*(np.concatenate([getattr(plan, f.name) for plan in plans]) for f in fields(Pairs)))
-    return pairs.take(rng.permutation(len(pairs))), account
-
-
-def assemble(ids, pairs, length, cls_id, sep_id, pad_id):
-    """The rows [CLS] A [SEP] B [SEP] [PAD]... of the pairs.
-
-    Returns input ids [n, length] of the type of `ids`, and token types uint8 [n, length]: 1 on B and its [SEP].
-    """
-    column_L = np.arange(length, dtype=np.int32)
-    a_sep = (1 + pairs.a_length).astype(np.int32)[:, None]
-    b_sep = a_sep + (1 + pairs.b_length).astype(np.int32)[:, None]
-    is_b_NxL, is_text_NxL = column_L > a_sep, column_L <= b_sep
-    # Column c of A is token a_start + c - 1, of B b_start + c - a_sep - 1; the other columns are overwritten below.
-    a_base, b_base = pairs.a_start.astype(np.int32)[:, None], pairs.b_start.astype(np.int32)[:, None] - a_sep
-    source_NxL = np.where(is_b_NxL, b_base, a_base)
-    source_NxL += column_L - 1
-    rows_NxL = ids.take(source_NxL, mode="clip")
-    row = np.arange(len(pairs))
-    rows_NxL[:, 0] = cls_id
-    rows_NxL[row, a_sep[:, 0]] = sep_id
-    rows_NxL[row, b_sep[:, 0]] = sep_id
-    np.copyto(rows_NxL, ids.dtype.type(pad_id), where=~is_text_NxL)
-    return rows_NxL, (is_b_NxL & is_text_NxL).view(np.uint8)
-
-
-def _collect(bounds, first, tokens, limit):
-    """Where a run of sentences from `first` ends: at least one, until it holds `tokens` or reaches sentence `limit`."""
-    enough = np.searchsorted(bounds, bounds[first] + tokens)
-    return np.minimum(np.maximum(enough, first + 1), limit)
-
-
-def _chain(following):
-    """The starts reached from 0 by start -> following[start]: the only step taken one example at a time."""
-    step = following.tolist()
-    reached, at, end = [], 0, len(step)
-    while at < end:
-        reached.append(at)
-        at = step[at]
-    return np.array(reached, np.int64)
-
-
-def _truncation(a_length, b_length, room):
-    """How many tokens A and B lose until both fit into `room`, one at a time from the longer, B where they are equal.
-
-    The longer one first shrinks to the other's length; from then on they take turns, B first.
-    """
-    excess = np.maximum(a_length + b_length - room, 0)
-    difference = a_length - b_length
-    a_first = np.minimum(np.maximum(difference, 0), excess)
-    b_first = np.minimum(np.maximum(-difference, 0), excess)
-    rest = excess - a_first - b_first
-    return a_first + rest // 2, b_first + (rest + 1) // 2
+def _ends(counts):
+    """Where each of a run of parts starts, and the end: int64 [n + 1]."""
+    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)

@@ -13,8 +13,7 @@ import grain
 import jax
 import numpy as np
 
-from bert_jax.data.shuffle import example_ids
-from bert_jax.data.storage import SplitReader
+from bert_jax.data.mixture import Mixture
 from bert_jax.errors import UserError
 
 READ_THREADS = 2
@@ -27,28 +26,28 @@ ENDLESS = 2**40
 class Loader:
     """An endless iterator of (batch, position): position counts the examples consumed before the batch.
 
-    batch: input_ids int32 [B, L], token_type_ids int32 [B, L], next_sentence_label int32 [B]; jax.Arrays of the global
-    shape, rows sharded by `sharding`. `wait_seconds` adds up the time that `next` took; `summary` says in words what an
-    epoch is; `close()` stops reading, as does dropping the loader.
+    batch: the columns of the data (kinds.example_fields), such as input_ids int32 [B, L] and next_sentence_label
+    int32 [B]; jax.Arrays of the global shape, rows sharded by `sharding`. `wait_seconds` adds up the time that `next`
+    took; `summary` says in words what an epoch is; `close()` stops reading, as does dropping the loader.
     """
 
-    def __init__(self, prepared, batch_size, sharding, *, split="train", seed=0, start_examples=0, vocab_size=None):
+    def __init__(self, prepared, batch_size, sharding, *, seed=0, start_examples=0, vocab_size=None):
         """Starts reading at once, at position `start_examples`.
 
-        sharding: a NamedSharding whose first axis is that of the rows. vocab_size: that of the model, by default the
+        prepared: a Prepared or a Mixture. sharding: a NamedSharding whose first axis is that of the rows. vocab_size: that of the model, by default the
         data's. Raises UserError for a batch that the devices do not divide and for a split without examples, and while
         iterating for ids outside the vocabulary and unreadable shards.
         """
-        reader = SplitReader(prepared, split)
+        reader = prepared.reader("train")
         to_devices = _DeviceTransfer(sharding, batch_size)
         host_batches = _HostBatches(
             reader=reader,
-            ids_of_batch=lambda k: example_ids(start_examples + k * batch_size + to_devices.rows, len(reader), seed),
+            ids_of_batch=lambda k: prepared.order(start_examples + k * batch_size + to_devices.rows, seed),
             n_batches=ENDLESS,
             vocab_size=vocab_size or prepared.vocab_size,
         )
         self.wait_seconds = 0.0
-        self.summary = _summary(split, len(reader), batch_size, start_examples)
+        self.summary = _summary(prepared, batch_size, start_examples)
         self._batches = [_read_ahead(host_batches, to_devices)]
         self._next_position, self._batch_size = start_examples, batch_size
         # Also run before Python ends: grain's threads cannot stop once its modules are gone.
@@ -72,7 +71,7 @@ def eval_batches(prepared, batch_size, sharding, *, split="validation", n_exampl
     n_examples: only the first so many, by default all. The last batch is filled up: `row_weight` float32 [B] is 1 for
     rows that count and 0 for filling, which repeats examples from the beginning. Otherwise as `Loader`.
     """
-    reader = SplitReader(prepared, split)
+    reader = prepared.reader(split)
     n_examples = min(n_examples or len(reader), len(reader))
     to_devices = _DeviceTransfer(sharding, batch_size)
     host_batches = _HostBatches(
@@ -162,11 +161,18 @@ def _stop(batches):
     batches.pop().close()
 
 
-def _summary(split, n_examples, batch_size, start_examples):
+def _summary(prepared, batch_size, start_examples):
+    """What an epoch is, in words; of a mixture, which share of the batches each data set has."""
+    if isinstance(prepared, Mixture):
+        shares = np.array(prepared.weights) / sum(prepared.weights)
+        parts = zip(shares, prepared.parts, strict=True)
+        told = [f"{share:.1%} from the {part.size('train')} examples of {part.path}" for share, part in parts]
+        return f"train: mixed by weight, {', '.join(told)}; starting at example {start_examples}"
+    n_examples = prepared.size("train")
     batches, rest = divmod(n_examples, batch_size)
     across = f"; the remaining {rest} open the next epoch" if rest else ""
     epoch, place = divmod(start_examples, n_examples)
     return (
-        f"{split}: {n_examples} examples an epoch, {batches} batches of {batch_size}{across}; "
+        f"train: {n_examples} examples an epoch, {batches} batches of {batch_size}{across}; "
         f"starting in epoch {epoch} at example {place}"
     )

@@ -2,6 +2,7 @@
 
 Shapes: B rows, L tokens a row, P predictions a row. Follows create_masked_lm_predictions of google-research/bert
 (create_pretraining_data.py), with one deviation: random ids come from ordinary tokens, never from special ones.
+What is masked at once, and how places are found for it, is in masking_units.py.
 """
 
 import math
@@ -13,9 +14,12 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Int, Key, Shaped
 
+from bert_jax.data import masking_units as units
 from bert_jax.errors import UserError
 
 DEFAULT_RATE = 0.15
+UNITS = ("token", "word", "span")
+OUTCOMES = ("paper", "token", "unit")
 
 
 @dataclass(frozen=True)
@@ -23,30 +27,60 @@ class MaskingConfig:
     """How much of a row is masked, and how. Raises UserError for settings that contradict each other.
 
     `max_predictions` caps the masked tokens of a row (see `max_predictions_for`) and is the P of every output.
-    Of the masked tokens, `mask_share` become [MASK], `random_share` a random ordinary token, the rest stay.
+    `rate`, of the real tokens, is 0 to 1; at 0 nothing is masked. Of the masked tokens, `mask_share` become [MASK],
+    `random_share` a random ordinary token, the rest stay: 0.8 and 0.1 in BERT, 1 and 0 in NeoBERT.
+
+    unit: what is masked wholly or not at all: a "token"; a "word"; or a "span" (SpanBERT, arXiv:1907.10529, section
+    3.1) of 1 to `span_max` words, whose number is geometric(`span_p`), renormalised over that range.
+    outcome: whether [MASK], random or kept is drawn for each "token" or for each "unit"; "paper" does what the
+    reference code of that unit does: google-research/bert draws for each piece, of a whole word too, and SpanBERT
+    once for a span.
     """
 
     max_predictions: int
     rate: float = DEFAULT_RATE
     mask_share: float = 0.8
     random_share: float = 0.1
+    unit: str = "token"
+    outcome: str = "paper"
+    span_p: float = 0.2
+    span_max: int = 10
 
     def __post_init__(self):
         if self.max_predictions < 1:
             raise UserError(f"max_predictions: found {self.max_predictions}, expected 1 or more")
-        if not 0 < self.rate <= 1:
-            raise UserError(f"masking rate: found {self.rate}, expected above 0 and at most 1")
-        if min(self.mask_share, self.random_share) < 0 or self.mask_share + self.random_share > 1 + 1e-9:
+        if not 0 <= self.rate <= 1:
+            raise UserError(f"masking rate: found {self.rate}, expected 0 to 1")
+        shares_fit = self.mask_share >= 0 and self.random_share >= 0 and self.mask_share + self.random_share <= 1 + 1e-9
+        if not shares_fit:
             shares = f"{self.mask_share} and {self.random_share}"
             raise UserError(f"mask_share and random_share: found {shares}, expected shares that sum to at most 1")
+        for name, known in (("unit", UNITS), ("outcome", OUTCOMES)):
+            if getattr(self, name) not in known:
+                raise UserError(f"masking {name}: found {getattr(self, name)!r}, expected one of {', '.join(known)}")
+        if not 0 < self.span_p <= 1:
+            raise UserError(f"masking span_p: found {self.span_p}, expected above 0 and at most 1")
+        if self.span_max < 1:
+            raise UserError(f"masking span_max: found {self.span_max}, expected 1 word or more")
+
+    @property
+    def one_outcome_a_unit(self) -> bool:
+        """Whether the tokens of a unit are all [MASK], all random or all kept."""
+        return self.outcome == "unit" or (self.outcome == "paper" and self.unit == "span")
 
 
-def max_predictions_for(length: int, rate: float = DEFAULT_RATE) -> int:
+def max_predictions_for(length: int, rate: float = DEFAULT_RATE, pieces: int = 1) -> int:
     """The smallest cap that never binds in a row of `length` tokens: 20 at 128 and 77 at 512, as in the paper.
 
     It is ceil(rate * length); the count itself is rounded (19 in a full row of 128), so a slot may stay empty.
+    With `pieces` packed into the row, whatever their lengths, each beyond the first may need another
+    max(1 - rate, 0.5) slots: its count is rounded up by at most a half, or lifted from rate to 1. Never above
+    `length`. Raises UserError for a number of pieces below 1.
     """
-    return max(1, math.ceil(round(rate * length, 6)))  # 0.07 * 100 is 7.000000000000001
+    if pieces < 1:
+        raise UserError(f"pieces of a row: found {pieces}, expected 1 or more")
+    more = (pieces - 1) * max(1 - rate, 0.5) if rate else 0
+    return max(1, min(length, math.ceil(round(rate * length + more, 6))))  # 0.07 * 100 is 7.000000000000001
 
 
 def prediction_counts(config: MaskingConfig, length: int) -> np.ndarray:
@@ -55,8 +89,13 @@ def prediction_counts(config: MaskingConfig, length: int) -> np.ndarray:
     A table made on the host, because the paper's rule rounds in double precision and half to even: float32 gives
     another count at 190, 350 and 390 tokens.
     """
-    counts = [min(config.max_predictions, max(1, round(config.rate * n))) for n in range(length + 1)]
-    return np.array([0, *counts[1:]], np.int32)
+    return np.minimum(_uncapped_counts(config.rate, length), np.int32(config.max_predictions))
+
+
+def _uncapped_counts(rate, length):
+    if rate == 0:
+        return np.zeros(length + 1, np.int32)
+    return np.array([0, *(max(1, round(rate * n)) for n in range(1, length + 1))], np.int32)
 
 
 def cap_warning(config: MaskingConfig, length: int) -> str | None:
@@ -79,32 +118,55 @@ def mask_tokens(
     mask_id: int,
     special_ids: tuple[int, ...],
     ordinary_ids: np.ndarray,
+    word_starts: np.ndarray | None = None,
+    segment_ids_BxL: Int[ArrayLike, "B L"] | None = None,
 ) -> dict[str, Shaped[Array, "B _"]]:
     """Masks each row by its own key (`randomness.row_keys`); a pure function, to be called under jit.
 
     Special ids, which include [CLS], [SEP] and padding, are never masked; the random ids are drawn uniformly from
     `ordinary_ids`. [UNK] is masked in the paper: it is special only if the caller lists it.
 
+    word_starts: bool [vocabulary], `Tokenizer.is_word_start`; wanted for units of words. Whatever it says, a word also
+    begins at the start of a row or piece and after a special token.
+    segment_ids_BxL: the pieces of packed rows. A piece is a run of equal ids, and 0 is padding. The number to mask is
+    then counted in each piece by its own length, and no word or span crosses into another. Where the pieces of a row
+    want more than P in all, each gets its share of P by the number it wants, rounded up or down by the row's key so
+    that no place in the row is favoured. A row that is one piece is masked as without segment ids. What is
+    drawn for a piece depends on where in the row it stands (spans: and on how many words stand before it), and on
+    the other pieces only where slots run out.
+
+    Whole words and spans follow the budget of tokens: never more than it, and less where no word is left that fits
+    (see `masking_units.take_words`).
+
     Returns `input_ids` int32 [B, L] with the masks in place, and for the predictions `positions` int32 [B, P],
     ascending, `labels` int32 [B, P], the original ids, and `weights` float32 [B, P], 1 or 0. Unused slots come last
     and hold 0 everywhere; a row with nothing to mask has only these. Raises UserError, while tracing, when P
-    exceeds L, or for an empty list of ordinary ids.
+    exceeds L, for an empty list of ordinary ids, and for a missing or unfitting table of word starts.
     """
     length = input_ids_BxL.shape[1]
     if config.max_predictions > length:
         raise UserError(f"max_predictions: found {config.max_predictions}, expected at most the row length {length}")
     if len(ordinary_ids) == 0:
         raise UserError("ordinary_ids: found none, expected the vocabulary's ordinary tokens to draw random ids from")
-    counts = prediction_counts(config, length)
+    if config.unit != "token":
+        _check_word_starts(config.unit, word_starts, ordinary_ids)
     never_masked = np.array(sorted({pad_id, *special_ids}), np.int32)
+    plain = config.unit == "token" and segment_ids_BxL is None
 
-    def mask_row(ids_L, key):
+    def mask_row(ids_L, segment_ids_L, key):
         # One draw for all: each use of a key costs the compiler as much as the rest of this function.
-        place_L, outcome_L, id_L = jax.random.bits(key, (3, length), jnp.uint32)
-        allowed_L = jnp.all(ids_L[:, None] != never_masked, axis=1)
-        wanted = jnp.asarray(counts)[jnp.sum(ids_L != pad_id)]
-        count = jnp.minimum(wanted, jnp.sum(allowed_L, dtype=jnp.int32))
-        chosen_L, positions_P, used_P = _choose(place_L, allowed_L, count, config.max_predictions)
+        place_L, outcome_L, id_L, *more = jax.random.bits(key, (3 if plain else 5, length), jnp.uint32)
+        real_L = ids_L != pad_id if segment_ids_L is None else (ids_L != pad_id) & (segment_ids_L != 0)
+        allowed_L = real_L & jnp.all(ids_L[:, None] != never_masked, axis=1)
+        if plain:
+            count = _row_budget(config, real_L, allowed_L)
+            chosen_L, positions_P, used_P = units.choose_in_row(place_L, allowed_L, count, config.max_predictions)
+        else:
+            starts_word_L = None if config.unit == "token" else jnp.asarray(word_starts)[ids_L]
+            begins_unit_L, chosen_L = _choose(config, real_L, allowed_L, segment_ids_L, starts_word_L, place_L, *more)
+            positions_P, used_P = units.positions_of(chosen_L, config.max_predictions)
+            if config.one_outcome_a_unit:
+                outcome_L = units.carry_forward(outcome_L, begins_unit_L)
         outcome_L = (outcome_L >> 8).astype(jnp.float32) * 2.0**-24  # in [0, 1), exact on any hardware
         random_L = jnp.asarray(ordinary_ids, jnp.int32)[id_L % len(ordinary_ids)]  # uneven by 1 in 100,000 at most
         kept_or_random_L = jnp.where(outcome_L < config.mask_share + config.random_share, random_L, ids_L)
@@ -116,24 +178,51 @@ def mask_tokens(
             "weights": used_P.astype(jnp.float32),
         }
 
-    return jax.vmap(mask_row)(input_ids_BxL.astype(jnp.int32), keys_B)
+    # vmap passes a None on as it is.
+    return jax.vmap(mask_row)(input_ids_BxL.astype(jnp.int32), segment_ids_BxL, keys_B)
 
 
-def _choose(bits_L, allowed_L, count, max_predictions):
-    """Draws `count` of the allowed places, without replacement, by random uint32 `bits_L`.
+def _row_budget(config, real_L, allowed_L):
+    """How many tokens of a row that is one piece to mask."""
+    counts = jnp.asarray(prediction_counts(config, len(real_L)))
+    return jnp.minimum(counts[jnp.sum(real_L)], jnp.sum(allowed_L, dtype=jnp.int32))
 
-    Returns who was chosen [L], the positions [P] ascending then 0, and which of these are in use [P].
 
-    The places are sorted by random numbers that carry their position in the low bits. So one sort of plain integers
-    (5 times faster on a CPU than top_k, which has to carry indices) gives distinct numbers and the positions with
-    them. Of equal random parts the lower position wins: at 512 tokens, with 22 random bits, a draw in 8,000.
-    """
-    length = allowed_L.shape[0]
-    position_bits = (length - 1).bit_length()
-    random_L = bits_L >> (1 + position_bits) << position_bits  # the top bit is for places not allowed
-    score_L = jnp.where(allowed_L, random_L | jnp.arange(length, dtype=jnp.uint32), jnp.uint32(2**32 - 1))
-    lowest_P = jnp.sort(score_L)[:max_predictions]
-    used_P = jnp.arange(max_predictions) < count
-    chosen_L = (score_L <= lowest_P[jnp.maximum(count - 1, 0)]) & (count > 0)
-    position_P = jnp.where(used_P, lowest_P & (2**position_bits - 1), length).astype(jnp.int32)
-    return chosen_L, jnp.where(used_P, jnp.sort(position_P), 0), used_P
+def _choose(config, real_L, allowed_L, segment_ids_L, starts_word_L, place_L, words_L, share_L):
+    """Where the units of a row begin and who is masked, bool [L] both; the last three are random bits [L]."""
+    length = len(real_L)
+    if segment_ids_L is None:
+        begins_piece_L = jnp.arange(length) == 0
+        budget_L = jnp.full(length, _row_budget(config, real_L, allowed_L))
+    else:
+        begins_piece_L = units.piece_begins(segment_ids_L)
+        counts = jnp.asarray(_uncapped_counts(config.rate, length))
+        most = config.max_predictions
+        budget_L = units.piece_budgets(begins_piece_L, real_L, allowed_L, counts, most, share_L[0])
+    begins_word_L = begins_unit_L = allowed_L
+    size_L = jnp.where(allowed_L, 1, length + 1)
+    if config.unit != "token":
+        begins_stretch_L = units.stretch_begins(allowed_L, begins_piece_L)
+        begins_word_L = begins_unit_L = allowed_L & (starts_word_L | begins_stretch_L)
+        size_L = units.word_sizes(begins_word_L, allowed_L)
+        if config.unit == "span":
+            thresholds = units.span_thresholds(config.span_p, config.span_max)
+            begins_unit_L = units.span_begins(begins_word_L, begins_stretch_L, words_L, thresholds)
+        place_L = units.carry_forward(place_L, begins_unit_L)
+    order_L, new_piece_L = units.random_order(place_L, allowed_L), None
+    if segment_ids_L is not None:
+        order_L, new_piece_L = units.by_piece(order_L, allowed_L, begins_piece_L)
+    chosen_L = units.take_words(order_L, new_piece_L, size_L, begins_word_L, begins_unit_L, budget_L, config.unit)
+    return begins_unit_L, chosen_L
+
+
+def _check_word_starts(unit, word_starts, ordinary_ids):
+    if word_starts is None:
+        raise UserError(
+            f"masking unit {unit!r}: found a tokenizer that cannot tell where words start (no word_starts), "
+            "expected one whose pieces show it (WordPiece, SentencePiece, byte-level BPE), or unit 'token'"
+        )
+    table, least = np.asarray(word_starts), int(np.max(ordinary_ids)) + 1
+    if table.dtype != bool or table.ndim != 1 or len(table) < least:
+        found = f"{table.dtype} of shape {table.shape}"
+        raise UserError(f"word_starts: found {found}, expected bool, one for each of the {least} ids or more")

@@ -28,15 +28,6 @@ class Field:
         return self.size * np.dtype(self.dtype).itemsize
 
 
-def pairs_fields(length, vocab_size):
-    """The features of a `pairs` data set: ids are uint16 where the vocabulary allows, else int32."""
-    return (
-        Field("input_ids", id_type(vocab_size), length),
-        Field("next_sentence_label", labels=("next", "random")),
-        Field("token_type_ids", "uint8", length),
-    )
-
-
 def id_type(vocab_size):
     """The smallest type, of those that TFDS and JAX both take, that holds every id."""
     return "uint16" if vocab_size <= 2**16 else "int32"

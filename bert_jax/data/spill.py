@@ -1,36 +1,39 @@
-"""Stage one of preparation: documents -> temporary files in a random order, cut into blocks of about equal size.
+"""Stage one of preparation: documents -> temporary files in a random order, with an index.
 
 Documents are read once, in any number of processes, and written to runs: files of bounded size, each with its
-documents in the order of a hash. A block is then a range of that hash over all runs, so any block can be read by
-itself, and nothing that grows with the corpus is held in memory.
+documents in the order of a hash. A block of stage two is then a range of that hash over all runs (selection.py), so any
+block can be read by itself, and nothing that grows with the corpus is held in memory.
 """
 
-import mmap
+import hashlib
+import os
 import zlib
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
 
 import numpy as np
 
+from bert_jax.data.duplicates import write_hashes
+from bert_jax.data.filters import Filters
 from bert_jax.data.hashing import mix
 from bert_jax.text.documents import TextFile, read_documents
 
-# Block boundaries lie on multiples of 2^64 / ORDER_BINS.
-ORDER_BINS = 1 << 16
-WHOLE = 2**64
-MANY = 10
+SKIPPED_TOLD = 20  # of what could not be read in a task; the rest is counted only
 
 
 @dataclass(frozen=True)
 class ReadTask:
-    """Files to read in one go: consecutive ones of the corpus, `first_file` being the number of the first."""
+    """Files to read in one go: consecutive ones of a source. `first_file`: which of the corpus the first is."""
 
     files: tuple[TextFile, ...]
     first_file: int
     folder: str
     separator: str
-    text_field: str
     seed: int
     run_bytes: int
+    skip_errors: bool = False
+    filters: Filters = Filters()
+    duplicates: str = "keep"  # otherwise what duplicates are found by is written too
 
 
 @dataclass(frozen=True)
@@ -39,26 +42,34 @@ class Run:
 
     path: str
     documents: int
-    extremes: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class BlockRange:
-    """A block: the documents of a split whose order hash lies in [start, stop)."""
-
-    split: str
-    index: int
-    start: int
-    stop: int
     n_bytes: int
-    documents: int
+    words: int
+    source: int
+    extremes: tuple[int, ...]
+    digest: str  # of what the documents are
+
+    def is_whole(self):
+        """Whether the file is there with all its bytes."""
+        return os.path.exists(self.path) and os.path.getsize(self.path) == self.n_bytes
+
+
+@dataclass
+class Spilled:
+    """What a ReadTask gave: its runs, and documents left out, counted by reason; `skipped`: messages, some of them."""
+
+    runs: list[Run] = field(default_factory=list)
+    left_out: Counter = field(default_factory=Counter)
+    skipped: list[str] = field(default_factory=list)
+
+    def is_whole(self):
+        return all(run.is_whole() for run in self.runs)
 
 
 def group_files(files, group_bytes):
-    """Consecutive files in groups of at least `group_bytes` each, with the number of each group's first file."""
-    groups, size = [], group_bytes
+    """Consecutive files of one source in groups of at least `group_bytes` each, with the number of their first."""
+    groups, size = [], 0
     for number, file in enumerate(files):
-        if size >= group_bytes:
+        if not groups or size >= group_bytes or file.source != groups[-1][1][0].source:
             groups.append((number, []))
             size = 0
         groups[-1][1].append(file)
@@ -67,84 +78,36 @@ def group_files(files, group_bytes):
 
 
 def spill(task):
-    """Reads the task's files into runs; returns the Runs and how many documents were left out as empty.
+    """Reads the task's files into runs: Spilled.
 
     The split hash is one of the document's text, so that copies of a document are held out together or not at all; the
     order hash is one of its number in the corpus.
     """
-    runs, documents, numbers, size, empty = [], [], [], 0, 0
+    result = Spilled()
+    documents, numbers, size = [], [], 0
+
+    def skip(message):
+        result.left_out["unreadable"] += 1
+        if len(result.skipped) < SKIPPED_TOLD:
+            result.skipped.append(message)
+
     for file_number, file in enumerate(task.files, task.first_file):
-        for number, text in enumerate(read_documents(file, task.separator, task.text_field)):
-            if not text or text.isspace():
-                empty += 1
+        for number, text in enumerate(
+            read_documents(file, task.separator, on_error=skip if task.skip_errors else None)
+        ):
+            if reason := task.filters.reason_to_drop(text):
+                result.left_out[reason] += 1
                 continue
             document = text.encode()
             documents.append(document)
             numbers.append((file_number, number))
             size += len(document)
             if size >= task.run_bytes:
-                runs.append(_write_run(task, len(runs), documents, numbers))
+                result.runs.append(_write_run(task, len(result.runs), documents, numbers))
                 documents, numbers, size = [], [], 0
     if documents:
-        runs.append(_write_run(task, len(runs), documents, numbers))
-    return runs, empty
-
-
-def split_threshold(runs, held_out):
-    """The split hash below which a document is held out: a share `held_out` of them, but one at least.
-
-    From MANY documents on, two at least, so that the held-out text has random next sentences too; as many stay for
-    training. 0 (nothing is held out) where held_out is 0 or there are not two different documents.
-    """
-    extremes = sorted({value for run in runs for value in run.extremes})
-    if held_out == 0 or len(extremes) < 2:
-        return 0
-    least = 2 if sum(run.documents for run in runs) >= MANY and len(extremes) >= 4 else 1
-    return min(max(int(held_out * WHOLE), extremes[least - 1] + 1), extremes[-least])
-
-
-def cut_blocks(runs, threshold, most_bytes, least_bytes, spread):
-    """The blocks of both splits: of about equal size, of at most about `most_bytes` each.
-
-    There are `spread` blocks or more, to share among workers, as long as each has `least_bytes`. A block has two
-    documents or more where the split has: a random next sentence comes from another document of the block.
-    """
-    sizes = {split: np.zeros(ORDER_BINS, np.int64) for split in ("train", "validation")}
-    counts = {split: np.zeros(ORDER_BINS, np.int64) for split in sizes}
-    for run in runs:
-        order, split_hash, offsets = _read_index(run)
-        held_out = split_hash < threshold
-        bins = (order // np.uint64(WHOLE // ORDER_BINS)).astype(np.int64)
-        for split, chosen in (("train", ~held_out), ("validation", held_out)):
-            counts[split] += np.bincount(bins[chosen], minlength=ORDER_BINS)
-            sizes[split] += np.bincount(bins[chosen], np.diff(offsets)[chosen], ORDER_BINS).astype(np.int64)
-    blocks = []
-    for split in sizes:
-        total = int(sizes[split].sum())
-        wanted = max(-(-total // most_bytes), min(spread, total // least_bytes), 1)
-        blocks += _cut(split, sizes[split], counts[split], wanted)
-    return blocks
-
-
-def read_block(runs, block, threshold, batch_bytes):
-    """Yields the block's documents, as lists of texts of about `batch_bytes` each, in an order fixed by the hashes."""
-    batch, size = [], 0
-    for run in runs:
-        order, split_hash, offsets = _read_index(run)
-        low = int(np.searchsorted(order, np.uint64(block.start)))
-        high = len(order) if block.stop == WHOLE else int(np.searchsorted(order, np.uint64(block.stop)))
-        chosen = low + np.flatnonzero((split_hash[low:high] < threshold) == (block.split == "validation"))
-        if not len(chosen):
-            continue
-        with open(run.path, "rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as text:
-            for start, stop in zip(offsets[chosen].tolist(), offsets[chosen + 1].tolist(), strict=True):
-                batch.append(text[start:stop].decode())
-                size += stop - start
-                if size >= batch_bytes:
-                    yield batch
-                    batch, size = [], 0
-    if batch:
-        yield batch
+        result.runs.append(_write_run(task, len(result.runs), documents, numbers))
+    return result
 
 
 def _write_run(task, index, documents, numbers):
@@ -155,38 +118,17 @@ def _write_run(task, index, documents, numbers):
     order = np.argsort(order_hash, kind="stable")
     documents = [documents[place] for place in order.tolist()]
     offsets = np.concatenate([[0], np.cumsum([len(document) for document in documents])]).astype(np.int64)
+    text = b"".join(documents)
     with open(path, "wb") as stream:
-        stream.writelines(documents)
+        stream.write(text)
     np.save(f"{path}.npy", np.stack([order_hash[order], split_hash[order]]))
     np.save(f"{path}.offsets.npy", offsets)
-    different = np.unique(split_hash).tolist()
-    return Run(path, len(documents), tuple(different[:2] + different[-2:]))
-
-
-def _read_index(run):
-    order, split_hash = np.load(f"{run.path}.npy", mmap_mode="r")
-    return order, split_hash, np.load(f"{run.path}.offsets.npy", mmap_mode="r")
-
-
-def _cut(split, sizes, counts, wanted):
-    """BlockRanges over the bins, about `wanted` of equal bytes, each with two documents or more."""
-    filled = np.flatnonzero(counts)
-    if not len(filled):
-        return []
-    ends, n_documents = [], 0
-    bytes_up_to = np.cumsum(sizes)
-    for place in filled.tolist():
-        n_documents += counts[place]
-        # Goals are counted from the beginning: what one block overshoots, the next ones make up for.
-        if n_documents >= 2 and bytes_up_to[place] * wanted >= bytes_up_to[-1] * (len(ends) + 1):
-            ends.append(place + 1)
-            n_documents = 0
-    if n_documents >= 2 or not ends:
-        ends.append(ORDER_BINS)
-    ends[-1] = ORDER_BINS  # what is left over after the last cut is a lone document: it joins the last block
-    starts = [0, *ends[:-1]]
-    width = WHOLE // ORDER_BINS
-    return [
-        BlockRange(split, i, start * width, end * width, int(sizes[start:end].sum()), int(counts[start:end].sum()))
-        for i, (start, end) in enumerate(zip(starts, ends, strict=True))
-    ]
+    if task.duplicates != "keep":
+        write_hashes(path, documents, task.duplicates)
+    # Spaces and the like between words are near enough: weights are shares, not exact counts.
+    words = int(np.count_nonzero(np.frombuffer(text, np.uint8) <= ord(" "))) + len(documents)
+    ascending = np.sort(split_hash)  # np.unique hashes first, which takes ten times as long
+    different = ascending[np.append(True, ascending[1:] != ascending[:-1])].tolist()
+    extremes = tuple(different[:2] + different[-2:])
+    digest = hashlib.sha256(order_hash.tobytes() + split_hash.tobytes() + offsets.tobytes()).hexdigest()
+    return Run(path, len(documents), int(offsets[-1]), words, task.files[0].source, extremes, digest)

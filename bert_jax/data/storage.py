@@ -18,7 +18,8 @@ from pathlib import Path
 import numpy as np
 from array_record.python.array_record_module import ArrayRecordReader, ArrayRecordWriter
 
-from bert_jax.data.records import Layout, pairs_fields
+from bert_jax.data.records import Field, Layout
+from bert_jax.data.shuffle import example_ids
 from bert_jax.errors import UserError
 
 # One record a group, as random access wants. Against no compression, snappy saves a third of the bytes for 3 us a
@@ -55,8 +56,15 @@ class Prepared:
     report: dict
 
     @property
+    def kind(self):
+        """The kind of example: see kinds.KINDS."""
+        return self.preparation["kind"]
+
+    @property
     def layout(self):
-        return Layout(pairs_fields(self.length, self.vocab_size))
+        return Layout(
+            tuple(Field(**field | {"labels": tuple(field["labels"])}) for field in self.preparation["fields"])
+        )
 
     @property
     def tokenizer(self):
@@ -66,6 +74,13 @@ class Prepared:
     def size(self, split):
         """How many examples the split has; 0 where nothing was held out."""
         return sum(shard.examples for shard in self.shards if shard.split == split)
+
+    def reader(self, split):
+        return SplitReader(self, split)
+
+    def order(self, positions, seed):
+        """The examples at `positions` of the training order (shuffle.py), int64 of the same shape."""
+        return example_ids(positions, self.size("train"), seed)
 
     def unigram(self):
         """How often each id occurs in the rows of the train split, int64 [vocabulary]; 0 for special tokens."""
@@ -91,11 +106,14 @@ def write_shard(path, split, tables):
                 writer.write(blob[start : start + size])
             examples += len(table)
         writer.close()
-        with open(path, "rb") as stream:
-            digest = hashlib.file_digest(stream, "sha256").hexdigest()
-        return Shard(Path(path).name, split, examples, Path(path).stat().st_size, digest)
+        return Shard(Path(path).name, split, examples, Path(path).stat().st_size, _digest(path))
     except (RuntimeError, OSError) as error:  # the writer reports a full disk as RuntimeError, some only when closed
         raise UserError(f"{path}: cannot be written: {error}") from error
+
+
+def is_whole(path, shard):
+    """Whether the file holds what was written when its Shard was made."""
+    return path.is_file() and path.stat().st_size == shard.n_bytes and _digest(path) == shard.sha256
 
 
 def write_folder(folder, kind, layout, shards, preparation, report, unigram):
@@ -121,7 +139,8 @@ def write_folder(folder, kind, layout, shards, preparation, report, unigram):
             (folder / f"{field.name}.labels.txt").write_text("\n".join(field.labels) + "\n")
     _write_json(folder / "shards.json", [asdict(shard) for shard in shards])
     _write_json(folder / "report.json", report)
-    _write_json(folder / "preparation.json", preparation)
+    fields = {"fields": [asdict(field) for field in layout.fields]}
+    _write_json(folder / "preparation.json", preparation | fields)
     np.save(folder / "unigram.npy", unigram)
 
 
@@ -201,6 +220,11 @@ class SplitReader:
                         path, options=READER_OPTIONS, file_reader_buffer_size=READER_BUFFER_BYTES
                     )
         return self._readers[shard]
+
+
+def _digest(path):
+    with open(path, "rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _write_json(path, value):

@@ -14,14 +14,14 @@ SECONDS_BETWEEN_LINES = 5.0
 
 @contextmanager
 def worker_pool(workers, initializer, *arguments):
-    """Yields run_all(function, tasks, progress), an iterator of (index of the task, result) as tasks are done.
+    """Yields run_all(function, tasks), an iterator of the results as they come, in any order.
 
     With one worker everything runs in this process. `initializer(*arguments)` is called once in each process. What a
     task raises is raised here, and the rest is given up; a worker that gets killed (want of memory) is a UserError.
     """
     if workers == 1:
         initializer(*arguments)
-        yield _run_here
+        yield map
         return
     context = multiprocessing.get_context("spawn")  # a fork of a process with threads (jax) may deadlock
     with ProcessPoolExecutor(workers, context, initializer, arguments) as pool:
@@ -33,19 +33,9 @@ def worker_pool(workers, initializer, *arguments):
             pool.shutdown(cancel_futures=True)
 
 
-def _run_here(function, tasks, progress):
-    for index, task in enumerate(tasks):
-        result = function(task)
-        progress.done(index)
-        yield index, result
-
-
-def _run_in_pool(pool, function, tasks, progress):
-    index_of = {pool.submit(function, task): index for index, task in enumerate(tasks)}
-    for future in as_completed(list(index_of)):
-        index = index_of.pop(future)  # and with it the result, once it is used
-        progress.done(index)
-        yield index, future.result()
+def _run_in_pool(pool, function, tasks):
+    for future in as_completed([pool.submit(function, task) for task in tasks]):
+        yield future.result()
 
 
 class Progress:
@@ -54,7 +44,12 @@ class Progress:
     def __init__(self, name, sizes, log):
         self._name, self._sizes, self._log = name, sizes, log
         self._started = self._told = time.monotonic()
-        self._bytes_done = self._tasks_done = 0
+        self._bytes_done = self._bytes_found = self._tasks_done = 0
+
+    def found(self, index):
+        """Counts task `index` as done by an earlier run: it says nothing about the speed of this one."""
+        self._bytes_found += self._sizes[index]
+        self.done(index)
 
     def done(self, index):
         """Counts task `index` as done."""
@@ -67,7 +62,8 @@ class Progress:
             self._log(self._line(now - self._started, finished))
 
     def _line(self, seconds, finished):
-        rate = self._bytes_done / max(seconds, 1e-9)
-        left = "" if finished else f", {(sum(self._sizes) - self._bytes_done) / max(rate, 1):.0f} s left"
+        rate = (self._bytes_done - self._bytes_found) / max(seconds, 1e-9)
         done, total = self._bytes_done / 1e6, sum(self._sizes) / 1e6
-        return f"{self._name}: {done:.1f} of {total:.1f} MB, {rate / 1e6:.1f} MB/s{left}"
+        left = "" if finished else f", {(sum(self._sizes) - self._bytes_done) / max(rate, 1):.0f} s left"
+        earlier = f", {self._bytes_found / 1e6:.1f} MB of it earlier" if self._bytes_found else ""
+        return f"{self._name}: {done:.1f} of {total:.1f} MB, {rate / 1e6:.1f} MB/s{left}{earlier}"

@@ -12,7 +12,7 @@ from flax import nnx
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from bert_jax.errors import UserError
-from bert_jax.model import layers
+from bert_jax.model import layers, pieces
 
 
 class Embeddings(nnx.Module):
@@ -20,25 +20,40 @@ class Embeddings(nnx.Module):
 
     def __init__(self, config, compute, *, rngs):
         self.config, self.compute = config, compute
-        self.word = layers.embed(config, config.vocab_size, rngs=rngs)
+        self.word = layers.embed(config, config.vocab_size, padded_rows=config.padded_vocab_size, rngs=rngs)
         self.position = layers.embed(config, config.max_positions, rngs=rngs)
         self.token_type = layers.embed(config, config.segment_types, rngs=rngs)
         self.norm = layers.layer_norm(config, compute, rngs=rngs)
 
-    def __call__(self, input_ids_BxL, token_type_ids_BxL, key):
+    def __call__(self, input_ids_BxL, token_type_ids_BxL, positions_BxL, key):
+        """Types of None are all 0; positions of None count from the row's start."""
         length = input_ids_BxL.shape[1]
         if length > self.config.max_positions:
             raise UserError(f"input of {length} tokens: model.max_positions is {self.config.max_positions}")
-        # mode="fill": an id outside the table gives NaN, not the clamped last row.
-        words = self.word.embedding.at[input_ids_BxL].get(mode="fill", fill_value=jnp.nan)
-        # Two segment types: a product with one-hot rows beats a gather, whose gradient is a scatter.
-        types = jax.nn.one_hot(token_type_ids_BxL, self.config.segment_types) @ self.token_type.embedding[...]
-        x_BxLxD = self.norm(words + self.position.embedding[:length] + types)
+        words_BxLxD = self._words(input_ids_BxL)
+        x_BxLxD = self.norm(words_BxLxD + self._positions(positions_BxL, length) + self._types(token_type_ids_BxL))
         return layers.dropout(x_BxLxD, key, self.config.dropout)
+
+    def _words(self, ids_BxL):
+        # mode="fill": an id outside the table gives NaN, not the clamped last row; one of a padded row counts as such.
+        table = self.word.embedding
+        ids_BxL = jnp.where(ids_BxL < self.config.vocab_size, ids_BxL, table.shape[0])
+        return table.at[ids_BxL].get(mode="fill", fill_value=jnp.nan)
+
+    def _positions(self, positions_BxL, length):
+        table = self.position.embedding
+        return table[:length] if positions_BxL is None else table[positions_BxL]
+
+    def _types(self, types_BxL):
+        table = self.token_type.embedding
+        if types_BxL is None:
+            return table[0]
+        # Two segment types: a product with one-hot rows beats a gather, whose gradient is a scatter.
+        return jax.nn.one_hot(types_BxL, self.config.segment_types) @ table[...]
 
 
 class Attention(nnx.Module):
-    """Multi-head self-attention over the real tokens of a row."""
+    """Multi-head self-attention over the real tokens of a row, or of a piece of it."""
 
     def __init__(self, config, compute, *, rngs):
         self.config, self.compute = config, compute
@@ -49,12 +64,15 @@ class Attention(nnx.Module):
         self.out = layers.linear(config, compute, heads, config.hidden, axis=(-2, -1), rngs=rngs)
         self.norm = layers.layer_norm(config, compute, rngs=rngs)
 
-    def __call__(self, x_BxLxD, mask_BxL, keys):
-        """Returns the normalised sum of x and attention, [B, L, D], and the probabilities [B, H, L, L] in float32."""
+    def __call__(self, x_BxLxD, mask_Bx1xQxL, keys):
+        """Returns the normalised sum of x and attention, [B, L, D], and the probabilities [B, H, L, L] in float32.
+
+        The mask says what is attended to; its axis Q is 1 where that is the same for all tokens of a row, else L.
+        """
         q_BxLxHxK = self.query(x_BxLxD) * self.config.head_size**-0.5
         scores = jnp.einsum("bqhk,bthk->bhqt", q_BxLxHxK, self.key(x_BxLxD), preferred_element_type=jnp.float32)
         # A finite minimum: a row that is all padding gives a uniform distribution, not NaN.
-        scores = jnp.where(mask_BxL[:, None, None, :], scores, jnp.finfo(jnp.float32).min)
+        scores = jnp.where(mask_Bx1xQxL, scores, jnp.finfo(jnp.float32).min)
         probabilities_BxHxLxL = jax.nn.softmax(scores)
         weights = layers.dropout(probabilities_BxHxLxL, keys[0], self.config.attention_dropout)
         mixed_BxLxHxK = jnp.einsum("bhqt,bthk->bqhk", weights.astype(x_BxLxD.dtype), self.value(x_BxLxD))
@@ -84,8 +102,8 @@ class Block(nnx.Module):
         self.attention = Attention(config, compute, rngs=rngs)
         self.ffn = FeedForward(config, compute, rngs=rngs)
 
-    def __call__(self, x_BxLxD, mask_BxL, keys):
-        x_BxLxD, probabilities = self.attention(x_BxLxD, mask_BxL, keys[:2])
+    def __call__(self, x_BxLxD, mask_Bx1xQxL, keys):
+        x_BxLxD, probabilities = self.attention(x_BxLxD, mask_Bx1xQxL, keys[:2])
         return self.ffn(x_BxLxD, keys[2]), probabilities
 
 
@@ -123,10 +141,22 @@ _CHECKPOINT_POLICIES = {
 
 
 def _apply_block(config, compute):
-    def apply(params, x_BxLxD, mask_BxL, keys):
-        return bind(Block, config, compute, params)(x_BxLxD, mask_BxL, keys)
+    def apply(params, x_BxLxD, mask_Bx1xQxL, keys):
+        return bind(Block, config, compute, params)(x_BxLxD, mask_Bx1xQxL, keys)
 
     return apply
+
+
+def _embed(params, config, compute, inputs, key):
+    """(output of the embeddings [B, L, D], attention mask [B, 1, 1 or L, L]) of what `encode` is given."""
+    input_ids_BxL, token_type_ids_BxL, mask_BxL, segment_ids_BxL = inputs
+    if segment_ids_BxL is None:
+        positions_BxL, mask_Bx1xQxL = None, mask_BxL[:, None, None, :]
+    else:
+        positions_BxL = pieces.piece_positions(segment_ids_BxL)
+        mask_Bx1xQxL = pieces.same_piece(segment_ids_BxL)[:, None]
+    embeddings = bind(Embeddings, config, compute, params["embeddings"])
+    return embeddings(input_ids_BxL, token_type_ids_BxL, positions_BxL, key), mask_Bx1xQxL
 
 
 def encode(
@@ -134,24 +164,27 @@ def encode(
     config,
     compute,
     input_ids_BxL: Int[Array, "B L"],
-    token_type_ids_BxL: Int[Array, "B L"],
+    token_type_ids_BxL: Int[Array, "B L"] | None,
     mask_BxL: Bool[Array, "B L"],
     dropout_key: Key[Array, ""] | None = None,
+    segment_ids_BxL: Int[Array, "B L"] | None = None,
 ) -> Float[Array, "B L D"]:
     """Hidden states of the last layer, [B, L, D] in compute.dtype.
 
-    `mask_BxL` is true at real tokens. Without `dropout_key` (a threefry key) nothing is dropped.
+    Token types of None are all 0. `mask_BxL` is true at real tokens. Without `dropout_key` (a threefry key) nothing is
+    dropped. `segment_ids_BxL` is for packed rows (`pieces`): it takes the place of the mask, attention stays within a
+    piece and positions count from the piece's start.
     """
     keys = _NO_KEYS if dropout_key is None else layers.dropout_keys(compute, dropout_key, (config.layers + 1, 3))
-    embeddings = bind(Embeddings, config, compute, params["embeddings"])
-    x_BxLxD = embeddings(input_ids_BxL, token_type_ids_BxL, None if dropout_key is None else keys[-1, 0])
+    inputs = input_ids_BxL, token_type_ids_BxL, mask_BxL, segment_ids_BxL
+    x_BxLxD, mask_Bx1xQxL = _embed(params, config, compute, inputs, None if dropout_key is None else keys[-1, 0])
     apply = _apply_block(config, compute)
     if compute.remat != "none":
         apply = jax.checkpoint(apply, policy=_CHECKPOINT_POLICIES[compute.remat], prevent_cse=not compute.scan_layers)
 
     def layer(x_BxLxD, params_and_keys):
         layer_params, keys = params_and_keys
-        return apply(layer_params, x_BxLxD, mask_BxL, _NO_KEYS if keys is None else keys)[0], None
+        return apply(layer_params, x_BxLxD, mask_Bx1xQxL, _NO_KEYS if keys is None else keys)[0], None
 
     layer_keys = None if dropout_key is None else keys[:-1]
     x_BxLxD, _ = jax.lax.scan(
@@ -165,19 +198,21 @@ def encode_layers(
     config,
     compute,
     input_ids_BxL: Int[Array, "B L"],
-    token_type_ids_BxL: Int[Array, "B L"],
+    token_type_ids_BxL: Int[Array, "B L"] | None,
     mask_BxL: Bool[Array, "B L"],
+    segment_ids_BxL: Int[Array, "B L"] | None = None,
 ) -> tuple[Float[Array, "M B L D"], Float[Array, "N B H L L"]]:
     """What every layer computes, without dropout: (hidden [N+1, B, L, D], attention [N, B, H, L, L]).
 
-    hidden[0] is the output of the embeddings, hidden[n] that of layer n; attention[n - 1] belongs to layer n.
+    Inputs as for `encode`. hidden[0] is the output of the embeddings, hidden[n] that of layer n; attention[n - 1]
+    belongs to layer n.
     """
-    embeddings = bind(Embeddings, config, compute, params["embeddings"])
-    x_BxLxD = embeddings(input_ids_BxL, token_type_ids_BxL, None)
+    inputs = input_ids_BxL, token_type_ids_BxL, mask_BxL, segment_ids_BxL
+    x_BxLxD, mask_Bx1xQxL = _embed(params, config, compute, inputs, None)
     apply = _apply_block(config, compute)
 
     def layer(x_BxLxD, layer_params):
-        x_BxLxD, probabilities = apply(layer_params, x_BxLxD, mask_BxL, _NO_KEYS)
+        x_BxLxD, probabilities = apply(layer_params, x_BxLxD, mask_Bx1xQxL, _NO_KEYS)
         return x_BxLxD, (x_BxLxD, probabilities)
 
     _, (hidden, attention) = jax.lax.scan(layer, x_BxLxD, params["layers"])

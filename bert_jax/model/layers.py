@@ -1,7 +1,7 @@
 """What the modules are built from: initialised projections, norm, dropout, activation.
 
 Letters in names: B batch, L length, D hidden, H heads, K head size, F feed-forward, V vocabulary, P predictions
-a row, N layers.
+a row, N layers, S pieces of a packed row.
 """
 
 import functools
@@ -30,8 +30,14 @@ def linear(config, compute, inputs, outputs, *, axis=-1, rngs):
     )
 
 
-def embed(config, rows, *, rngs):
-    return nnx.Embed(rows, config.hidden, embedding_init=_initializer(config), rngs=rngs)
+def embed(config, rows, *, padded_rows=None, rngs):
+    """A table of `rows` embeddings, then rows of 0 up to `padded_rows`, which change nothing of what is drawn."""
+
+    def initialize(key, shape, dtype):
+        table = _initializer(config)(key, (rows, config.hidden), dtype)
+        return jnp.pad(table, ((0, shape[0] - rows), (0, 0)))
+
+    return nnx.Embed(padded_rows or rows, config.hidden, embedding_init=initialize, rngs=rngs)
 
 
 def layer_norm(config, compute, *, rngs):

@@ -8,11 +8,12 @@ ACTIVATIONS = ("gelu", "gelu_tanh", "relu")  # gelu: erf form (Hugging Face), ge
 REMAT_POLICIES = ("none", "elementwise", "dots", "full")
 DTYPES = ("float32", "bfloat16")
 GENERATORS = ("rbg", "threefry2x32")
+SENTENCE_HEADS = ("nsp", "sop", "none")
 
 
 @dataclasses.dataclass(frozen=True)
 class EncoderConfig:
-    """The architecture: two checkpoints fit each other when these are equal."""
+    """The architecture: two checkpoints fit each other when these are equal, but for `vocab_multiple`."""
 
     vocab_size: int = 30522
     hidden: int = 768
@@ -26,9 +27,16 @@ class EncoderConfig:
     dropout: float = 0.1  # embeddings, attention output and FFN output
     attention_dropout: float = 0.1
     init_std: float = 0.02
+    # What is learnt of a pair beside its words. nsp: whether the second part is the next text (BERT). sop: whether the
+    # parts are swapped (ALBERT). none: no pooler and no such head (RoBERTa).
+    sentence_head: str = "nsp"
+    # The word embeddings and the MLM bias have rows up to a multiple of this: the added ones are 0, stand for no token,
+    # are never predicted, stay 0 and count as no parameters. 128 is the width of a TPU's matrix unit; 1 adds none.
+    vocab_multiple: int = 128
 
     def __post_init__(self):
-        for name in ("vocab_size", "hidden", "layers", "heads", "ffn", "max_positions", "segment_types"):
+        whole = ("vocab_size", "hidden", "layers", "heads", "ffn", "max_positions", "segment_types", "vocab_multiple")
+        for name in whole:
             if getattr(self, name) < 1:
                 raise UserError(f"model.{name} is {getattr(self, name)}: expected 1 or more")
         if self.hidden % self.heads:
@@ -38,10 +46,17 @@ class EncoderConfig:
         for name in ("dropout", "attention_dropout"):
             if not 0 <= getattr(self, name) < 1:
                 raise UserError(f"model.{name} is {getattr(self, name)}: expected 0 or more and less than 1")
+        if self.sentence_head not in SENTENCE_HEADS:
+            raise UserError(f"model.sentence_head {self.sentence_head!r}: expected one of {', '.join(SENTENCE_HEADS)}")
 
     @property
     def head_size(self):
         return self.hidden // self.heads
+
+    @property
+    def padded_vocab_size(self):
+        """Rows of the word embeddings on the device."""
+        return -(-self.vocab_size // self.vocab_multiple) * self.vocab_multiple
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,18 +5,21 @@ Text of a corpus, a path or a JSON file may hold anything: it gets into the page
 
 import html
 import re
+import time
 
-from bert_jax.report.run import is_figure
+from bert_jax.report.read import is_figure
 from bert_jax.report.words import percent
 
 # Lines: Okabe and Ito's colours, told apart with any colour vision; the dark theme takes their lighter forms.
 _LIGHT = """
   color-scheme: light; --paper: #ffffff; --ink: #22262b; --soft: #5b636d; --grid: #e3e6ea; --box: #f5f6f8;
   --train: #0072b2; --heldout: #d55e00; --second: #00805e; --bad: #b0357f; --note: #8a5a00; --mark: #ffe9b0;
+  --swapped: #f9d3e8; --kept: #cdeedd;
 """
 _DARK = """
   color-scheme: dark; --paper: #14171b; --ink: #e4e7eb; --soft: #a3abb5; --grid: #30363d; --box: #1e2329;
   --train: #56b4e9; --heldout: #ff9248; --second: #2fc79b; --bad: #f08cc6; --note: #e8b65a; --mark: #5c4a14;
+  --swapped: #632a4c; --kept: #1d4d3a;
 """
 _RULES = """
 * { box-sizing: border-box; }
@@ -62,6 +65,23 @@ mark { background: var(--mark); color: inherit; border-radius: 3px; padding: 0 .
 .guesses { display: grid; grid-template-columns: repeat(auto-fit, minmax(12rem, 1fr)); gap: .25rem 1.25rem; }
 .bar { width: 40%; vertical-align: middle; }
 .bar div { background: var(--train); height: .6rem; min-width: 1px; border-radius: 2px; print-color-adjust: exact; }
+.example { background: var(--box); border-radius: 6px; padding: .6rem .9rem; margin: 1rem 0; }
+.example .head { font-weight: 600; font-size: .95rem; margin: 0 0 .3rem; }
+.example p { max-width: none; }
+.piece p { line-height: 2.5; margin: .1rem 0; }
+.piece-1, .piece-2, .piece-3 { border-left: 4px solid var(--train); padding-left: .7rem; margin: .5rem 0; }
+.piece-2 { border-color: var(--heldout); }
+.piece-3 { border-color: var(--second); }
+.about, .special { color: var(--soft); font-size: .85em; }
+.tag { border: 1px solid; border-radius: 3px; padding: 0 .35em; font-size: .8em; color: var(--soft); }
+.tag.seg-a { color: var(--train); }
+.tag.seg-b { color: var(--heldout); }
+span.seg-a { text-decoration: underline solid 2px var(--train); text-underline-offset: .3em; }
+span.seg-b { text-decoration: underline dotted 2px var(--heldout); text-underline-offset: .3em; }
+.piece mark { white-space: nowrap; overflow-wrap: normal; }
+mark.random { background: var(--swapped); }
+mark.kept { background: var(--kept); }
+rt { font-size: .62em; color: var(--ink); user-select: auto; }
 footer { color: var(--soft); font-size: .8rem; margin-top: 2.5rem; }
 @media print {
   html { font-size: 11px; }
@@ -70,12 +90,45 @@ footer { color: var(--soft); font-size: .8rem; margin-top: 2.5rem; }
   tr { break-inside: avoid; }
   main { max-width: none; padding: 0; }
   .plots { grid-template-columns: 1fr 1fr; }
-  .key, .notes, .prediction { print-color-adjust: exact; }
+  .key, .notes, .prediction, .example, mark { print-color-adjust: exact; }
   details::details-content { content-visibility: visible; block-size: auto; }
 }
 """
 # Paper is light, whatever the screen.
 STYLE = f":root {{{_LIGHT}}}\n@media screen and (prefers-color-scheme: dark) {{ :root {{{_DARK}}} }}{_RULES}"
+
+
+def document(title, mark, sections):
+    """A whole page of `sections`, HTML texts of which some may be empty; mark: an element for the head."""
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+{mark}
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>{escape(title)}</title>
+<style>{STYLE}</style>
+</head>
+<body>
+<main>
+<h1>{escape(title)}</h1>
+{chr(10).join(section for section in sections if section)}
+<footer>Written by bert-jax report on {time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())}.</footer>
+</main>
+</body>
+</html>
+"""
+
+
+def key_figures(figures):
+    """Boxes of (name, value, remark), all texts."""
+    boxes = [
+        f"<div><dt>{escape(name)}</dt><dd>{escape(value)}<small>{escape(remark)}</small></dd></div>"
+        for name, value, remark in figures
+    ]
+    return f"<dl class='key'>{''.join(boxes)}</dl>" if boxes else ""
 
 
 def escape(value):

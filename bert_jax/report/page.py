@@ -1,11 +1,10 @@
 """The page of a run's report: one HTML file without scripts or outside resources."""
 
 import re
-import time
 
 from bert_jax.config import PhaseConfig, PretrainConfig, to_config_dict
 from bert_jax.report import curves, data, words
-from bert_jax.report.html import STYLE, escape, folded, notes_box, table
+from bert_jax.report.html import document, escape, folded, key_figures, notes_box, table
 from bert_jax.report.words import percent, plural
 
 MOST_ROWS = 200  # of a table of steps
@@ -14,11 +13,9 @@ MOST_IDS = 8  # example ids shown of a bad step
 
 def make_page(run, mark):
     """The whole page as text; run: a run.RunRecord, mark: an element for the head that names the maker."""
-    title = f"Pretraining report: {run.path}"
     sections = [
-        f"<h1>{escape(title)}</h1>",
         f"<p class='lead'>{escape(' '.join(words.summary(run)))}</p>",
-        _key_figures(run),
+        key_figures(words.key_figures(run)),
         notes_box(run.notes),
         _curves(run),
         _heldout_table(run),
@@ -26,34 +23,8 @@ def make_page(run, mark):
         _predictions(run.predictions),
         *data.sections(run),
         _config(run),
-        f"<footer>Written by bert-jax report on {time.strftime('%Y-%m-%d %H:%M UTC', time.gmtime())}.</footer>",
     ]
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-{mark}
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<title>{escape(title)}</title>
-<style>{STYLE}</style>
-</head>
-<body>
-<main>
-{chr(10).join(section for section in sections if section)}
-</main>
-</body>
-</html>
-"""
-
-
-def _key_figures(run):
-    boxes = [
-        f"<div><dt>{escape(name)}</dt><dd>{escape(value)}<small>{escape(remark)}</small></dd></div>"
-        for name, value, remark in words.key_figures(run)
-    ]
-    return f"<dl class='key'>{''.join(boxes)}</dl>"
+    return document(f"Pretraining report: {run.path}", mark, sections)
 
 
 def _curves(run):

@@ -1,17 +1,17 @@
 """What a run leaves of itself, read back for its report: metrics, config, data reports and sample predictions."""
 
 import dataclasses
-import json
 import math
 
 from etils import epath
 
 from bert_jax.config import PretrainConfig, from_mapping
 from bert_jax.errors import UserError
+from bert_jax.report.prepared import DataRecord, read_data
+from bert_jax.report.read import LARGEST, is_figure, mapping_at, read_json
 from bert_jax.runlog import METRICS, read_lines
 
 SPLITS = ("train", "heldout", "bad")
-LARGEST = 2**53  # numbers from here on are no figures of a run
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,7 +24,7 @@ class RunRecord:
     bad: list[dict]
     raw_config: dict  # as in config.json
     config: PretrainConfig | None  # None where config.json is missing or not understood
-    data: list[tuple[str, dict | None]]  # of each phase: folder, and its report.json if it is there
+    data: list[DataRecord]  # of each phase
     predictions: list[tuple[str, list]]  # text, and for each mask its (token, probability)s
     summary: dict
     notes: list[str]  # in words, what is missing or damaged
@@ -47,8 +47,8 @@ class RunRecord:
     def references(self):
         """Of some figures what a model reaches that has learnt frequencies only: figure -> phase -> value."""
         heights = {"mlm_loss": {}, "nsp_loss": {}, "nsp_accuracy": {}}
-        for phase, (_, report) in enumerate(self.data, 1):
-            heldout = _part(_part(report, "splits"), "validation")
+        for phase, data in enumerate(self.data, 1):
+            heldout = mapping_at(data.report, "splits", "validation")
             entropy, following, random = (heldout.get(name) for name in ("unigram_entropy", "next", "random"))
             if is_figure(entropy):
                 heights["mlm_loss"][phase] = entropy
@@ -64,7 +64,7 @@ def read_run(workdir, predictions=None):
     folder, notes = epath.Path(workdir), []
     if not folder.is_dir():
         raise UserError(f"--workdir {workdir}: {'is a file' if folder.exists() else 'no such folder'}")
-    raw_config = _read_json(folder / "config.json", dict, notes)
+    raw_config = read_json(folder / "config.json", dict, notes)
     lines = _read_metrics(folder / METRICS, notes)
     if not lines and raw_config is None:
         raise UserError(f"--workdir {workdir}: holds no run, expected {METRICS} and config.json")
@@ -72,14 +72,14 @@ def read_run(workdir, predictions=None):
         notes.append(f"{METRICS} holds no figures yet: nothing to draw.")
     config = _typed(raw_config, notes)
     if predictions is None and (folder / "predictions.json").exists():
-        predictions = _read_json(folder / "predictions.json", list, notes)
-    summary = _read_json(folder / "summary.json", dict, notes) if (folder / "summary.json").exists() else {}
+        predictions = read_json(folder / "predictions.json", list, notes)
+    summary = read_json(folder / "summary.json", dict, notes) if (folder / "summary.json").exists() else {}
     return RunRecord(
         path=str(workdir),
         **{split: [line for line in lines if line["split"] == split] for split in SPLITS},
         raw_config=raw_config or {},
         config=config,
-        data=[(phase.data, _data_report(phase.data, notes)) for phase in config.phases] if config else [],
+        data=_data_of_phases(config.phases) if config else [],
         predictions=_typed_predictions(predictions or [], notes),
         summary={name: value for name, value in (summary or {}).items() if is_figure(value)},
         notes=notes,
@@ -112,34 +112,13 @@ def _clean(line):
     return figures | {"split": line["split"], "step": step, "phase": phase}
 
 
-def is_figure(value):
-    """Whether it is a number that can be shown and drawn: finite and not absurd."""
-    return type(value) in (int, float) and -LARGEST < value < LARGEST
-
-
-def _read_json(path, kind, notes):
-    """The content of a JSON file, a `kind`; None, with a note, where it is not there or not that."""
-    try:
-        value = json.loads(path.read_text())
-    except FileNotFoundError:
-        notes.append(f"{path}: not found.")
-    except (OSError, ValueError, RecursionError) as error:
-        notes.append(f"{path}: not readable as JSON ({error}).")
-    else:
-        if isinstance(value, kind):
-            return value
-        notes.append(f"{path}: holds a JSON {type(value).__name__}, expected a {kind.__name__}.")
-    return None
-
-
-def _data_report(folder, notes):
-    """The report.json of a folder of prepared data; None where that is gone, which the page tells with the phase."""
-    path = epath.Path(folder) / "report.json"
-    try:
-        return _read_json(path, dict, notes) if folder and path.exists() else None
-    except (OSError, ValueError) as error:  # no such path can be
-        notes.append(f"{folder!r}: {error}.")
-        return None
+def _data_of_phases(phases):
+    """A DataRecord of each phase, its examples masked as that phase masks; one for phases that agree in both."""
+    read = {}
+    for phase in phases:
+        if (phase.data, phase.masking) not in read:
+            read[phase.data, phase.masking] = read_data(phase.data, phase.masking)
+    return [read[phase.data, phase.masking] for phase in phases]
 
 
 def _typed(raw_config, notes):
@@ -168,9 +147,3 @@ def _guesses(mask):
         if not is_figure(probability):
             raise ValueError(f"probability {probability!r}")
     return guesses
-
-
-def _part(mapping, name):
-    """The mapping that `mapping` holds under `name`; an empty one where there is none."""
-    value = mapping.get(name) if isinstance(mapping, dict) else None
-    return value if isinstance(value, dict) else {}

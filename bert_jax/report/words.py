@@ -1,8 +1,6 @@
 """What a run's figures mean, in sentences and key figures for its report."""
 
-import jax
-
-from bert_jax.model.heads import init_params
+from bert_jax.model.heads import parameter_count
 from bert_jax.runlog import in_words
 
 
@@ -53,19 +51,13 @@ def heldout_entropy(run):
     return entropy if entropy is not None else run.summary.get("unigram_entropy")
 
 
-def parameter_count(config):
-    """How many parameters the model has with its pretraining heads."""
-    shapes = jax.eval_shape(lambda: init_params(config.model, config.compute, jax.random.key(0)))
-    return sum(leaf.size for leaf in jax.tree.leaves(shapes))
-
-
 def _model(run):
     if not run.config:
         return ""
     m = run.config.model
     return (
         f"A BERT encoder of {plural(m.layers, 'layer')}, hidden size {m.hidden:,}, {plural(m.heads, 'attention head')} "
-        f"and a vocabulary of {m.vocab_size:,}: {parameter_count(run.config):,} parameters with its pretraining heads."
+        f"and a vocabulary of {m.vocab_size:,}: {parameter_count(m):,} parameters with its pretraining heads."
     )
 
 

@@ -1,33 +1,43 @@
-"""A run's report as one HTML file: `bert-jax report`, and `write_report` for programs.
+"""A run's report, or that of prepared data, as one HTML file: the verb `report`, and functions for programs.
 
-run.py reads what the run left, words.py says what it means, curves.py draws it, data.py
-tells of its data, and page.py makes the page, of elements from html.py.
+run.py and prepared.py read what there is, masked_sample.py draws examples and masks them; words.py and data_words.py
+say what the figures mean, curves.py draws them; page.py and data_page.py make the page, of elements from html.py,
+data.py and examples.py.
 """
 
 from etils import epath
 
 from bert_jax.errors import UserError
 
-DESCRIPTION = """Writes a run's report: curves, config, data report and sample predictions in one HTML file that needs
-nothing else, DIR/report.html. Also while the run goes on; an older report is replaced."""
-EXAMPLE = "bert-jax report --workdir=runs/quickstart"
+DESCRIPTION = """Writes a report as one HTML file that needs nothing else; an older report is replaced, and no other
+file touched.
+
+  --workdir=DIR   of a run, also while it goes on: curves, config, data and sample predictions
+  --data=DIR      of prepared data: warnings, where every token went, lengths, sources, examples with masks"""
+EXAMPLE = """bert-jax report --workdir=runs/quickstart
+  bert-jax report --data=prepared/books-128"""
 
 MARK = '<meta name="generator" content="bert-jax report">'  # tells our pages from other files
 MARK_WITHIN = 500  # bytes from the start
 
 
 def add_arguments(parser):
-    parser.add_argument("--workdir", required=True, metavar="DIR", help="folder of the run")
+    parser.add_argument("--workdir", metavar="DIR", help="folder of a run")
+    parser.add_argument("--data", metavar="DIR", help="folder of prepared data")
     parser.add_argument("--out", metavar="FILE", help="where to write the page (default: DIR/report.html)")
 
 
 def run(args):
     """The verb: prints where the page is."""
-    print(f"report: {write_report(args.workdir, args.out)}")
+    if (args.workdir is None) == (args.data is None):
+        found = "neither" if args.data is None else "both"
+        raise UserError(f"expected one of --workdir=DIR (a run) and --data=DIR (prepared data), found {found}")
+    write, folder = (write_report, args.workdir) if args.data is None else (write_data_report, args.data)
+    print(f"report: {write(folder, args.out)}")
 
 
 def write_report(workdir, out=None, predictions=None):
-    """Writes the page and returns its path.
+    """Writes the page of a run and returns its path.
 
     out: default `workdir`/report.html; an earlier report there is replaced, any other file refused. predictions: a
     list of {"text", "predictions": [[{"token", "probability"}, ...] for each mask]}, default what predictions.json
@@ -37,10 +47,21 @@ def write_report(workdir, out=None, predictions=None):
     from bert_jax.report.page import make_page  # imported here: --help needs neither jax nor matplotlib
     from bert_jax.report.run import read_run
 
-    path = epath.Path(out) if out else epath.Path(workdir) / "report.html"
-    record = read_run(workdir, predictions)
+    return _write(workdir, out, lambda: make_page(read_run(workdir, predictions), MARK))
+
+
+def write_data_report(data, out=None):
+    """Writes the page of a folder of prepared data and returns its path; `out` and errors as in `write_report`."""
+    from bert_jax.report.data_page import make_page
+    from bert_jax.report.prepared import read_data_folder
+
+    return _write(data, out, lambda: make_page(read_data_folder(data), MARK))
+
+
+def _write(folder, out, make_page):
+    path = epath.Path(out) if out else epath.Path(folder) / "report.html"
+    page = make_page()
     _check_replaceable(path)
-    page = make_page(record, MARK)
     partial = path.with_name(path.name + ".partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,7 @@
 """What turns text into ids: Hugging Face `tokenizers`, sped up by nanotoken for WordPiece, and SentencePiece.
 
 Both backends have the same attributes and methods, and `tokenizer.Tokenizer` holds one of them:
-pieces, special_names, lower_case, state; encode, encode_special, decode, files.
+pieces, special_names, lower_case, word_prefix, byte_level, state; encode, encode_special, decode, files.
 """
 
 import itertools
@@ -18,6 +18,7 @@ from sentencepiece import sentencepiece_model_pb2
 
 from bert_jax.errors import UserError
 from bert_jax.text.adversarial import ADVERSARIAL_SAMPLE
+from bert_jax.text.splitting import Splitter
 from bert_jax.text.wordpiece import find_special
 
 # Preparation runs one process a core: threads inside each would only fight, and deadlock after a fork.
@@ -32,6 +33,7 @@ class HuggingFaceTokens:
 
     Literal special tokens in text are ordinary text to `encode`: to `tokenizers` by `encode_special_tokens`. nanotoken
     always reads them as the token, so a text whose ids hold a special one and that spells it is done again.
+    `encode` puts a space before texts where the first word would else lack the mark that tells a word's start.
     """
 
     def __init__(self, definition: str, path: str, fast: bool | None = None):
@@ -49,7 +51,8 @@ class HuggingFaceTokens:
         added = self.tokenizer.get_added_tokens_decoder().values()
         self.special_names = sorted({*self.names.values(), *(token.content for token in added if token.special)})
         self.lower_case = _lower_cases(self.definition["normalizer"])
-        self.word_prefix = _word_prefix(self.definition)
+        self.splitter, self.word_prefix = _splitter(self.tokenizer, self.definition["model"])
+        self.byte_level = self.word_prefix == ("Ġ", True)
         self._is_special = np.isin(self.pieces, self.special_names)
         kinds = [(self.definition[part] or {}).get("type") for part in ("normalizer", "pre_tokenizer")]
         self._words_stand_alone = kinds == ["BertNormalizer", "BertPreTokenizer"]  # none looks across a space
@@ -59,7 +62,11 @@ class HuggingFaceTokens:
         self.check_fast(ADVERSARIAL_SAMPLE)
 
     def encode(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        return self._encode_exactly(texts) if self.fast is None else self._encode_fast(texts)
+        if self.fast is not None:
+            return self._encode_fast(texts)
+        if lead := self.splitter.lead:
+            texts = [lead + text if text and not text.startswith(" ") else text for text in texts]
+        return self._encode_exactly(texts)
 
     def check_fast(self, texts: Sequence[str]) -> bool:
         """Whether nanotoken is in use and gives these texts the ids of `tokenizers`; if not, it is not used again."""
@@ -127,6 +134,7 @@ class SentencePieceTokens:
     """
 
     word_prefix = ("▁", True)
+    byte_level = False
     fast = None
 
     def __init__(self, model: bytes, path: str):
@@ -150,11 +158,13 @@ class SentencePieceTokens:
         self.special_names = sorted(named | {piece.piece for piece in proto.pieces if piece.type not in ordinary})
         self.lower_case = proto.normalizer_spec.name.endswith("_cf")
         self.processor = sentencepiece.SentencePieceProcessor(model_proto=proto.SerializeToString())
+        proto.normalizer_spec.add_dummy_prefix = True  # ▁ also before the first word of a text that `encode` takes
+        self._continuing = sentencepiece.SentencePieceProcessor(model_proto=proto.SerializeToString())
         self._spelt = re.compile("(" + "|".join(map(re.escape, sorted(named, key=len, reverse=True))) + ")")
         self.state = (model, path)
 
     def encode(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        return _flat(self.processor.encode(list(texts), num_threads=1))
+        return _flat(self._continuing.encode(list(texts), num_threads=1))
 
     def check_fast(self, texts: Sequence[str]) -> bool:
         return False
@@ -187,14 +197,22 @@ def _lower_cases(normalizer: dict | None) -> bool:
     return normalizer["type"] == "Lowercase" or bool(normalizer.get("lowercase"))
 
 
-def _word_prefix(definition: dict) -> tuple[str, bool] | None:
-    """(prefix, whether a piece that has it starts a word), or None where pieces do not tell."""
-    if definition["model"]["type"] == "WordPiece":
-        return definition["model"]["continuing_subword_prefix"], False
-    decoder = json.dumps(definition["decoder"], ensure_ascii=False)
-    if '"Metaspace"' in decoder or '"▁"' in decoder:
-        return "▁", True
-    return ("Ġ", True) if '"ByteLevel"' in decoder else None
+def _splitter(tokenizer, model: dict) -> tuple[Splitter, tuple[str, bool] | None]:
+    """How texts become words, and (prefix, whether a piece that has it starts a word), None where pieces do not tell.
+
+    Whether a space becomes part of the next word, which Ġ and ▁ show, is tried out, as normalizers, pre-tokenizers and
+    their options all have a say: ByteLevel, Metaspace, Llama's Replace. Where the first word of a text gets the mark
+    only behind a space, the splitter's lead is that space.
+    """
+    parts = tokenizer.normalizer, tokenizer.pre_tokenizer
+    if model["type"] == "WordPiece":
+        return Splitter(*parts), (model["continuing_subword_prefix"], False)
+    for lead in ("", " "):
+        splitter = Splitter(*parts, lead)
+        for mark in ("Ġ", "▁"):
+            if "".join(splitter.split("a b")) == f"{mark}a{mark}b":
+                return splitter, (mark, True)
+    return Splitter(*parts), None
 
 
 def _load_nanotoken(definition: str, model_type: str, path: str, fast: bool | None):

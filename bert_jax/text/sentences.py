@@ -10,6 +10,12 @@ from bert_jax.errors import UserError
 
 # Hard-wrapped prose keeps to some 80 columns and never passes this; a paragraph on one line nearly always does.
 WRAP_COLUMNS = 120
+WRAP_CHARACTERS = 20_000  # of a document show how it is wrapped
+WINDOW = 20_000  # characters of a paragraph that are split at a time
+
+# Whitespace of several bytes: sentencex 1.0.32 panics on some text with an initial beside one. One by one they are
+# replaced ten times as fast as by a regular expression.
+_WIDE_SPACES = "\x85\xa0\u1680" + "".join(map(chr, range(0x2000, 0x200B))) + "\u2028\u2029\u202f\u205f\u3000"
 
 _LANGUAGE = re.compile(r"[a-z]{2,3}")
 
@@ -22,7 +28,7 @@ def split_sentences(
     language: an ISO 639 code, as sentencex takes it (a language without rules of its own is split by those of a
     relative or by general ones). Blank lines always end a sentence. A single newline does where lines are paragraphs,
     and does not in hard-wrapped prose, where it stands for a space: which of both a document is, the length of its
-    lines tells (`WRAP_COLUMNS`). With one_per_line the lines are the sentences and nothing else is split.
+    first lines tells (`WRAP_COLUMNS`). With one_per_line the lines are the sentences and nothing else is split.
     Sentences are stripped and hold no newline; those of only whitespace are dropped, nothing else is lost.
     Raises UserError for what is no language code.
     """
@@ -31,21 +37,42 @@ def split_sentences(
     sentences: list[str] = []
     offsets = np.zeros(len(documents) + 1, np.int64)
     for index, document in enumerate(documents):
-        if one_per_line:
-            pieces = document.split("\n")
-        elif "\n" not in document:
-            pieces = sentencex.segment(language, document)
-        else:
-            pieces = _segment_lines(document, language)
-        sentences += [sentence for piece in pieces if (sentence := piece.strip())]
+        pieces = document.split("\n") if one_per_line else _segment(document, language)
+        sentences += filter(None, map(str.strip, pieces))
         offsets[index + 1] = len(sentences)
     return sentences, offsets
 
 
-def _segment_lines(document: str, language: str) -> list[str]:
+def _segment(document: str, language: str) -> list[str]:
     """sentencex ends a sentence at a blank line and reads a single newline as a space."""
-    lengths = [len(line) for line in document.split("\n")]
-    long = sum(length for length in lengths if length > WRAP_COLUMNS)
-    if 2 * long > len(document):
-        return sentencex.segment(language, document.replace("\n", "\n\n"))
-    return [piece.strip().replace("\n", " ") for piece in sentencex.segment(language, document)]
+    if not document.isascii():
+        for space in _WIDE_SPACES:
+            document = document.replace(space, " ")
+    if "\n" not in document:
+        return _segment_paragraphs(document, language)
+    beginning = document[:WRAP_CHARACTERS]
+    long = sum(length for length in map(len, beginning.split("\n")) if length > WRAP_COLUMNS)
+    if 2 * long > len(beginning):
+        return _segment_paragraphs(document.replace("\n", "\n\n"), language)
+    return [piece.replace("\n", " ") for piece in _segment_paragraphs(document, language)]
+
+
+def _segment_paragraphs(text: str, language: str) -> list[str]:
+    """sentencex takes a time that grows with the square of a paragraph's length: long ones go through in windows."""
+    if len(text) <= WINDOW or max(map(len, paragraphs := text.split("\n\n"))) <= WINDOW:
+        return sentencex.segment(language, text)
+    pieces = []
+    for paragraph in paragraphs:
+        start = 0
+        while len(paragraph) - start > WINDOW:
+            window = paragraph[start : start + WINDOW]
+            found = sentencex.segment(language, window)
+            if len(found) > 1:  # the last one may go on behind the window
+                pieces += found[:-1]
+                start += window.rindex(found[-1])
+            else:  # no end in sight: cut at a space, or anywhere
+                cut = window.rfind(" ") + 1 or WINDOW
+                pieces.append(window[:cut])
+                start += cut
+        pieces += sentencex.segment(language, paragraph[start:])
+    return pieces

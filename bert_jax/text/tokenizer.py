@@ -8,6 +8,7 @@ import numpy as np
 
 from bert_jax.errors import UserError
 from bert_jax.text.backends import HuggingFaceTokens, SentencePieceTokens
+from bert_jax.text.byte_level import piece_text
 from bert_jax.text.output import write_once
 from bert_jax.text.wordpiece import PLACEHOLDER, build_wordpiece, looks_uncased, read_vocabulary
 
@@ -21,13 +22,16 @@ class Tokenizer:
     pad_id, unk_id, cls_id, sep_id, mask_id: the special tokens, found by name.
     special_ids: int32 [n], ascending: those five and whatever else the vocabulary marks as special.
     ordinary_ids: int32 [m], ascending: ids that are neither special nor placeholders such as [unused7].
-    is_word_start: bool [size], False for a piece that continues a word; None where the pieces do not tell.
+    is_word_start: bool [size], False for a piece that continues a word; None where the pieces do not tell. Words are
+        what BERT's rules part for WordPiece (punctuation stands alone), and what whitespace parts for Ġ and ▁ pieces;
+        a piece of whitespace, such as a newline, starts a word as what follows it has no mark of its own.
     lower_case: whether text is lower-cased.
     is_fast: whether nanotoken encodes.
+    backend: what encodes, one of the classes of backends.py.
     """
 
     def __init__(self, backend: HuggingFaceTokens | SentencePieceTokens):
-        self._backend = backend
+        self.backend = backend
         self._pieces = backend.pieces
         ids = {piece: index for index, piece in enumerate(backend.pieces)}
         self.size = len(backend.pieces)
@@ -41,44 +45,63 @@ class Tokenizer:
         self.ordinary_ids = np.array([i for i in range(self.size) if i not in not_ordinary], np.int32)
         self.is_word_start = None
         if backend.word_prefix is not None:
-            prefix, starts = backend.word_prefix
-            self.is_word_start = np.array([piece.startswith(prefix) == starts for piece in self._pieces], bool)
+            self.is_word_start = np.array([self._starts_word(piece) for piece in self._pieces], bool)
             self.is_word_start[self.special_ids] = True
+            # For WordPiece a whole word is unknown; where a mark starts words it is a character, after that mark.
+            self.is_word_start[self.unk_id] = not backend.word_prefix[1]
 
     @property
     def is_fast(self) -> bool:
-        return self._backend.fast is not None
+        return self.backend.fast is not None
 
     def encode(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """Ids of many texts: uint32 [total], and int64 offsets [n + 1]: text i has ids[offsets[i] : offsets[i + 1]].
 
         No special token is added, and one spelt out in a text is ordinary text: no text can yield a special id but
         unk_id. One thread. A text may have no id at all: whitespace, or only characters that BERT's clean-up removes.
+        Texts are parts of a longer one, as sentences are: to tokenizers that write a space as part of the next word
+        (byte-level BPE, SentencePiece) each one continues after a space, whether they add it to a text or not.
         """
-        return self._backend.encode(texts)
+        return self.backend.encode(texts)
 
     def encode_special(self, text: str) -> list[int]:
         """Ids of one text in which special tokens are meant as such ("The [MASK] sat."); none is added."""
-        return self._backend.encode_special(text)
+        return self.backend.encode_special(text)
 
     def check_fast(self, texts: Sequence[str]) -> bool:
         """Whether nanotoken is in use and gives these texts the ids of `tokenizers`; dropped with a warning if not."""
-        return self._backend.check_fast(texts)
+        return self.backend.check_fast(texts)
 
     def decode(self, ids: Sequence[int] | np.ndarray) -> str:
         """Text of some ids, as close to the original as the tokenizer allows; UserError for an id it does not have."""
-        return self._backend.decode(self._checked(ids))
+        return self.backend.decode(self._checked(ids))
 
     def tokens(self, ids: Sequence[int] | np.ndarray) -> list[str]:
         """The pieces of some ids; UserError for an id that the tokenizer does not have."""
         return [self._pieces[index] for index in self._checked(ids)]
+
+    def word(self, index: int) -> str:
+        """The text of a piece that starts a word, such as 'cat' of 'Ġcat'; UserError for one that starts none."""
+        piece = self.tokens([index])[0]
+        if self.is_word_start is None or not self.is_word_start[index] or index in self.special_ids:
+            raise UserError(f"piece {piece!r} (id {index}) starts no word")
+        if self.backend.byte_level:
+            return piece_text(piece).removeprefix(" ")
+        prefix, starts = self.backend.word_prefix
+        return piece.removeprefix(prefix) if starts else piece
 
     def save(self, folder: str | Path) -> None:
         """Writes what `load_tokenizer(folder)` needs to be the same, in Hugging Face's layout where it has one.
 
         Files that hold the same already are left alone; UserError, and nothing written, if one holds something else.
         """
-        write_once(folder, self._backend.files())
+        write_once(folder, self.backend.files())
+
+    def _starts_word(self, piece: str) -> bool:
+        if self.backend.byte_level:
+            return piece_text(piece)[:1].isspace()
+        prefix, starts = self.backend.word_prefix
+        return piece.startswith(prefix) == starts or piece[:1].isspace()
 
     def _checked(self, ids) -> list[int]:
         ids = np.asarray(ids, np.int64)
@@ -88,7 +111,7 @@ class Tokenizer:
         return ids.tolist()
 
     def __reduce__(self):
-        return _rebuild, (type(self._backend), self._backend.state)
+        return _rebuild, (type(self.backend), self.backend.state)
 
 
 def load_tokenizer(

@@ -15,6 +15,7 @@ from pathlib import Path
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
 from bert_jax.errors import UserError
+from bert_jax.text.splitting import Splitter
 
 MAX_WORD_CHARS = 100
 
@@ -90,6 +91,11 @@ def bert_normalizer(lower_case: bool, strip_accents: bool | None = None) -> norm
     return normalizers.BertNormalizer(
         clean_text=True, handle_chinese_chars=True, strip_accents=strip_accents, lowercase=lower_case
     )
+
+
+def bert_splitter(lower_case: bool, strip_accents: bool | None = None) -> Splitter:
+    """BERT's words: punctuation and CJK characters stand alone."""
+    return Splitter(bert_normalizer(lower_case, strip_accents), pre_tokenizers.BertPreTokenizer())
 
 
 def build_wordpiece(tokens: Sequence[str], lower_case: bool, strip_accents: bool | None, path: str) -> Tokenizer:

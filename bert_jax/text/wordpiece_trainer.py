@@ -1,25 +1,21 @@
 """A WordPiece vocabulary from word counts, the same one every time.
 
 The algorithm is that of `tokenizers`' WordPieceTrainer (byte-pair merges of the most frequent neighbours, pieces that
-continue a word spelt ##), whose result differs from run to run because it breaks ties by hash order. Here counts are
-exact integers and ties go to the pair whose symbols are older, so the list depends on the counts alone. Pure Python
-suffices because a merge touches only the words that hold the pair: 8,192 tokens of the 9 MB sample corpus take 2-3 s,
-less than `tokenizers` takes (5 s). SentencePiece's BPE with its pieces respelt as ## is faster yet (0.5 s) and as good
+continue a word spelt ##), whose result differs from run to run because it breaks ties by hash order. Here the list
+depends on the counts alone (merges.py). 8,192 tokens of the 9 MB sample corpus take 2-3 s, less than `tokenizers`
+takes (5 s). SentencePiece's BPE with its pieces respelt as ## is faster yet (0.5 s) and as good
 (1.314 tokens a held-out word, both), but meets the size only by cutting to it and may change with its next release.
 """
 
 import collections
-import heapq
-import itertools
 from collections.abc import Mapping
 
 from bert_jax.errors import UserError
+from bert_jax.text.merges import merge_pairs, most_frequent
 from bert_jax.text.wordpiece import MAX_WORD_CHARS
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 CHARACTER_COVERAGE = 0.9999  # at the least: a word with a character outside the alphabet becomes [UNK]
-MAX_WORDS = 1_000_000  # distinct words, the most frequent ones: bounds time and memory, costs only rare words
-MIN_PAIR_COUNT = 2
 
 
 def train_wordpiece(word_counts: Mapping[str, int], size: int) -> list[str]:
@@ -30,11 +26,7 @@ def train_wordpiece(word_counts: Mapping[str, int], size: int) -> list[str]:
     """
     if size < len(SPECIAL_TOKENS) + 2:
         raise UserError(f"vocabulary size {size} is too small: expected at least {len(SPECIAL_TOKENS) + 2}")
-    items = [item for item in word_counts.items() if 0 < len(item[0]) <= MAX_WORD_CHARS]
-    items.sort(key=lambda item: (-item[1], item[0]))
-    items = items[:MAX_WORDS]
-    if not items:
-        raise UserError("the corpus holds no words to train a vocabulary on")
+    items = most_frequent({word: count for word, count in word_counts.items() if 0 < len(word) <= MAX_WORD_CHARS})
     symbols = _alphabet(items, size - len(SPECIAL_TOKENS))
     ids = {symbol: index for index, symbol in enumerate(symbols)}
     words, counts = [], []
@@ -43,7 +35,7 @@ def train_wordpiece(word_counts: Mapping[str, int], size: int) -> list[str]:
         if None not in spelt:
             words.append(spelt)
             counts.append(count)
-    _merge(words, counts, symbols, ids, size - len(SPECIAL_TOKENS))
+    merge_pairs(words, counts, symbols, size - len(SPECIAL_TOKENS), continued=lambda piece: piece.removeprefix("##"))
     return [*SPECIAL_TOKENS, *symbols]
 
 
@@ -70,58 +62,3 @@ def _alphabet(items: list[tuple[str, int]], room: int) -> list[str]:
         if char in inside:
             rest.append("##" + char)
     return first + rest
-
-
-def _merge(words: list[list[int]], counts: list[int], symbols: list[str], ids: dict[str, int], room: int) -> None:
-    """Appends to `symbols` what the most frequent neighbours join to, until there are `room`; changes `words`."""
-    pair_counts: dict[tuple[int, int], int] = collections.defaultdict(int)
-    holders: dict[tuple[int, int], list[int]] = collections.defaultdict(list)  # words that hold or once held the pair
-    for index, (word, count) in enumerate(zip(words, counts, strict=True)):
-        for pair in itertools.pairwise(word):
-            pair_counts[pair] += count
-            holders[pair].append(index)
-    heap = [(-count, pair) for pair, count in pair_counts.items()]
-    heapq.heapify(heap)
-    while heap and len(symbols) < room:
-        count, pair = heapq.heappop(heap)
-        current = pair_counts[pair]
-        if -count != current:  # it fell since it was pushed; had it risen, it would have been pushed again
-            if 0 < current < -count:
-                heapq.heappush(heap, (-current, pair))
-            continue
-        if current < MIN_PAIR_COUNT:
-            break
-        text = symbols[pair[0]] + symbols[pair[1]].removeprefix("##")
-        joined = ids.setdefault(text, len(symbols))  # two pairs may join to one piece: a+bc, ab+c
-        if joined == len(symbols):
-            symbols.append(text)
-        risen = set()
-        for index in holders.pop(pair):
-            _join(words[index], pair, joined, counts[index], index, pair_counts, holders, risen)
-        pair_counts[pair] = 0
-        for other in risen:
-            heapq.heappush(heap, (-pair_counts[other], other))
-
-
-def _join(word, pair, joined, count, index, pair_counts, holders, risen) -> None:
-    """Joins the pair wherever `word` holds it and keeps the books of the neighbouring pairs."""
-    left, right = pair
-    place = 0
-    while place < len(word) - 1:
-        if word[place] == left and word[place + 1] == right:
-            if place > 0:
-                before = word[place - 1]
-                pair_counts[before, left] -= count
-                _add((before, joined), count, index, pair_counts, holders, risen)
-            if place + 2 < len(word):
-                after = word[place + 2]
-                pair_counts[right, after] -= count
-                _add((joined, after), count, index, pair_counts, holders, risen)
-            word[place : place + 2] = [joined]
-        place += 1
-
-
-def _add(pair, count, index, pair_counts, holders, risen) -> None:
-    pair_counts[pair] += count
-    holders[pair].append(index)
-    risen.add(pair)

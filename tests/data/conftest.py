@@ -1,13 +1,17 @@
 """A small vocabulary of whole words, prepared data made with it, and what is in such data."""
 
+import itertools
 import json
+import tarfile
 
 import numpy as np
 import pytest
 
 from bert_jax.data import storage
 from bert_jax.data.prepare import PrepareConfig, prepare
+from bert_jax.text.sentences import split_sentences
 from bert_jax.text.tokenizer import load_tokenizer
+from tests.data.blocks import block_of
 
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 N_WORDS = 300
@@ -47,10 +51,11 @@ def corpus(rng, n_documents, most_sentences=20, most_words=15):
 
 
 def files_of(folder):
-    """Contents of all files, by their path; of the report, all but its times."""
+    """Contents of all files, by their path; of the report, all but its times and the names of sources."""
     contents = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     report = json.loads(contents.pop("report.json"))
     del report["seconds"], report["megabytes_a_second"]
+    report["words_of_sources"] = list(report["words_of_sources"].values())
     return contents | {"report.json": report}
 
 
@@ -61,3 +66,25 @@ def rows_of(prepared, split="train"):
 def texts_of(prepared, split):
     tokenizer = load_tokenizer(prepared.tokenizer)
     return [" ".join(tokenizer.tokens(row)) for row in rows_of(prepared, split)["input_ids"]]
+
+
+@pytest.fixture(scope="session")
+def real_blocks(shared_data):
+    """Blocks of real text, a word a token, by name: Wikipedia articles, of very different lengths, and books."""
+    articles, books = [], []
+    with tarfile.open(shared_data / "wiki_en_2015.tar.gz") as archive:
+        for member in archive:
+            if "/wiki_" in member.name and len(articles) < 600:
+                text = archive.extractfile(member).read().decode()
+                articles += [article.split(">", 1)[1] for article in text.split("</doc>")[:-1]]
+    with tarfile.open(shared_data / "books_classic.tar.gz") as archive:
+        for member in archive:
+            if member.name.endswith(".md") and len(books) < 8:
+                books.append(archive.extractfile(member).read().decode()[:300_000])
+    return {"articles": block_of_words(articles), "books": block_of_words(books)}
+
+
+def block_of_words(documents):
+    sentences, offsets = split_sentences(documents)
+    lengths = [len(sentence.split()) for sentence in sentences]
+    return block_of([lengths[start:end] for start, end in itertools.pairwise(offsets)])

@@ -15,11 +15,7 @@ from scipy import stats
 from bert_jax.data.masking import MaskingConfig, cap_warning, mask_tokens, max_predictions_for, prediction_counts
 from bert_jax.errors import UserError
 from bert_jax.randomness import Purpose, row_keys
-
-PAD, UNK, CLS, SEP, MASK = 0, 1, 2, 3, 4  # not BERT's ids: a hard-coded 103 would show
-SPECIAL = (PAD, CLS, SEP, MASK)
-ORDINARY = np.arange(5, 205)
-SEED = 11
+from tests.data.masking_rows import CLS, MASK, ORDINARY, PAD, SEED, SEP, SPECIAL, UNK, assert_consistent
 
 
 @functools.partial(jax.jit, static_argnums=2)
@@ -39,22 +35,6 @@ def one_segment_rows(lengths, padded_length, seed=0):
     ids = np.random.default_rng(seed).integers(1000, 2000, (len(lengths), padded_length))
     ids = np.where(place == 0, CLS, np.where(place == lengths - 1, SEP, ids))
     return np.where(place < lengths, ids, PAD)
-
-
-def assert_consistent(input_ids, masked):
-    """What holds of any masking: who may be masked, and that positions, labels, weights and ids tell one story."""
-    positions, labels, used = masked["positions"], masked["labels"], masked["weights"] > 0
-    assert set(np.unique(masked["weights"])) <= {0.0, 1.0}
-    assert (np.diff(used.astype(int), axis=1) <= 0).all(), "unused slots come last"
-    assert (positions[~used] == 0).all() and (labels[~used] == 0).all()
-    for row, row_ids in enumerate(input_ids):
-        chosen = positions[row][used[row]]
-        assert (np.diff(chosen) > 0).all(), "ascending and without repetition"
-        assert not np.isin(row_ids[chosen], SPECIAL).any()
-        np.testing.assert_array_equal(labels[row][used[row]], row_ids[chosen])
-        rest = np.setdiff1d(np.arange(len(row_ids)), chosen)
-        np.testing.assert_array_equal(masked["input_ids"][row][rest], row_ids[rest])
-        assert np.isin(masked["input_ids"][row][chosen], [MASK, *ORDINARY, *row_ids[chosen]]).all()
 
 
 def test_the_number_masked_is_pythons_round_of_the_real_length():
@@ -194,6 +174,7 @@ EIGHT_DEVICES = """
 import sys, jax, numpy as np
 from bert_jax.data.masking import MaskingConfig
 from bert_jax.randomness import Purpose, row_keys
+from tests.data.masking_rows import CLS, MASK, ORDINARY, PAD, SEED, SEP, SPECIAL, UNK, assert_consistent
 from tests.data.test_masking import SEED, masked_by, one_segment_rows
 assert len(jax.devices()) == 8
 mesh = jax.sharding.Mesh(np.array(jax.devices()), ("data",))
@@ -232,6 +213,22 @@ def test_the_derived_cap_is_the_papers_and_never_binds():
         cap = max_predictions_for(length)
         assert cap >= round(0.15 * length) and cap <= math.ceil(0.15 * length)
         assert cap_warning(MaskingConfig(cap), length) is None
+
+
+def test_nothing_to_mask_is_no_missed_rate():
+    assert cap_warning(MaskingConfig(1, rate=0.0), 512) is None and max_predictions_for(512, 0.0) == 1
+    assert prediction_counts(MaskingConfig(20, rate=0.0), 128).tolist() == [0] * 129
+
+
+def test_the_masks_of_single_tokens_never_change():
+    """Golden: a run that is resumed draws the masks that it would have drawn. Only a new key scheme may change them."""
+    place = np.arange(32)
+    input_ids = np.where(place < np.array([[32], [20]]), 1000 + place, PAD)
+    input_ids[:, 0], input_ids[0, 31], input_ids[1, 19] = CLS, SEP, SEP
+    masked = mask(input_ids, range(2), MaskingConfig(max_predictions=5))
+    assert masked["positions"].tolist() == [[6, 23, 24, 25, 29], [3, 13, 16, 0, 0]]
+    after = np.take_along_axis(masked["input_ids"], masked["positions"], 1)
+    assert after[0].tolist() == [MASK, MASK, MASK, 171, MASK] and after[1, :3].tolist() == [MASK] * 3
 
 
 def test_a_cap_below_the_rate_is_reported_with_the_real_rate():

@@ -161,8 +161,7 @@ def test_an_interrupted_preparation_leaves_nothing_that_looks_finished(prepare_t
         with pytest.raises(KeyboardInterrupt):
             prepare_text(text)
     assert not (tmp_path / "out").exists()
-    # A kill cannot clean up: what it leaves must not get into the next run's way.
-    (tmp_path / "out.partial").mkdir()
+    # What the next run does not expect there must not get into the data.
     (tmp_path / "out.partial" / "train-00000.part").write_text("half a shard")
     prepared = prepare_text(text)
     assert not any(path.suffix == ".part" for path in prepared.path.iterdir())
@@ -172,7 +171,10 @@ def test_an_interrupted_preparation_leaves_nothing_that_looks_finished(prepare_t
 def test_two_preparations_of_one_output_do_not_mix(prepare_text, tmp_path):
     from bert_jax.data.output_folder import partial_folder
 
-    with partial_folder(tmp_path / "out"), pytest.raises(UserError, match="another preparation is writing it now"):
+    with (
+        partial_folder(tmp_path / "out", print),
+        pytest.raises(UserError, match="another preparation is writing it now"),
+    ):
         prepare_text("w1.\nw2.\n\nw3.\nw4.")
 
 
@@ -213,7 +215,7 @@ def test_a_disk_that_fills_up_in_a_worker_is_a_clear_error(prepare_text, tmp_pat
     def full(task):
         raise OSError(28, "No space left on device", "spilled/run-0")
 
-    monkeypatch.setattr(prepare_module, "spill", full)
+    monkeypatch.setattr("bert_jax.data.stages.spill", full)
     with pytest.raises(UserError, match=r"spilled/run-0: cannot be written .No space left on device"):
         prepare_text("w1.\nw2.\n\nw3.\nw4.")
     assert [path.name for path in tmp_path.iterdir()] == ["out.txt"]

@@ -115,7 +115,7 @@ def test_a1_memory_does_not_grow_with_the_corpus(tmp_path, vocabulary):
             "import resource, sys, pathlib\n"
             "from bert_jax.data.prepare import PrepareConfig, prepare\n"
             "seen = set()\n"
-            "def log(line): seen.update(p.name for p in pathlib.Path(sys.argv[3] + '.partial').glob('*.part'))\n"
+            "def log(line): seen.update(p.name for p in pathlib.Path(sys.argv[3] + '.partial').glob('work/*.part'))\n"
             "prepare(PrepareConfig((sys.argv[1],), sys.argv[2], sys.argv[3], 128, block_bytes=4 << 20,"
             " sentence_per_line=True), log)\n"
             "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, len(seen))\n"
@@ -126,3 +126,10 @@ def test_a1_memory_does_not_grow_with_the_corpus(tmp_path, vocabulary):
         peaks.append(peak)
     assert shards_seen > 10
     assert peaks[1] <= 1.2 * peaks[0], peaks
+
+
+def test_unknown_characters_are_told_with_the_most_frequent_first(prepare_text):
+    prepared = prepare_text("w1 ж w2.\nжж и w3.\n\nw4 w5.\nи unheard.", held_out=0.0)
+    told = dict(prepared.report["unknown_characters"])
+    assert told["ж"] == 3 and told["и"] == 2 and "." not in told
+    assert [count for _, count in prepared.report["unknown_characters"]] == sorted(told.values(), reverse=True)

@@ -5,7 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from bert_jax.data.records import Layout, pairs_fields
+from bert_jax.data.kinds import ExampleConfig, example_fields
+from bert_jax.data.records import Layout
 from bert_jax.errors import UserError
 
 
@@ -37,7 +38,7 @@ def test_records_are_those_that_tfds_writes(length, vocab_size):
     from tensorflow_datasets.proto import tf_example_pb2
 
     columns = columns_of(3, length, vocab_size)
-    records = Layout(pairs_fields(length, vocab_size)).encode(columns)
+    records = Layout(example_fields(ExampleConfig(length=length), vocab_size)).encode(columns)
     features = tfds_features(length, columns["input_ids"].dtype)
     serializer = ExampleSerializer(features.get_serialized_info())
     for i, record in enumerate(records):
@@ -51,11 +52,13 @@ def test_records_are_those_that_tfds_writes(length, vocab_size):
 
 def test_features_json_is_what_tfds_writes(tmp_path):
     tfds_features(16, "uint16").save_config(str(tmp_path))
-    assert Layout(pairs_fields(16, 100)).tfds_features() == json.loads((tmp_path / "features.json").read_text())
+    assert Layout(example_fields(ExampleConfig(length=16), 100)).tfds_features() == json.loads(
+        (tmp_path / "features.json").read_text()
+    )
 
 
 def test_decoding_gives_back_what_was_encoded():
-    layout = Layout(pairs_fields(16, 70_000))
+    layout = Layout(example_fields(ExampleConfig(length=16), 70_000))
     columns = columns_of(5, 16, 70_000)
     decoded = layout.decode([record.tobytes() for record in layout.encode(columns)], str)
     assert decoded.keys() == columns.keys()
@@ -65,9 +68,9 @@ def test_decoding_gives_back_what_was_encoded():
 
 
 def test_a_record_of_another_layout_is_named():
-    layout = Layout(pairs_fields(16, 100))
+    layout = Layout(example_fields(ExampleConfig(length=16), 100))
     records = [record.tobytes() for record in layout.encode(columns_of(4, 16, 100))]
-    longer = Layout(pairs_fields(17, 100)).encode(columns_of(1, 17, 100))[0].tobytes()
+    longer = Layout(example_fields(ExampleConfig(length=17), 100)).encode(columns_of(1, 17, 100))[0].tobytes()
     with pytest.raises(UserError, match=rf"record 2: the record has {len(longer)} bytes, expected {len(records[0])}"):
         layout.decode([*records[:2], longer], "record {}".format)
     renamed = records[1].replace(b"token_type_ids", b"token_type_idz")

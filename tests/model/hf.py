@@ -1,4 +1,4 @@
-"""Our parameters as the state dict of transformers' BertForPreTraining, for comparisons."""
+"""Our parameters as the state dict of transformers' BertForPreTraining, for comparisons; padded rows are cut off."""
 
 import numpy as np
 
@@ -36,8 +36,10 @@ def hf_state_dict(params, config):
         out[f"{name}.weight"], out[f"{name}.bias"] = np.asarray(tree["scale"]), np.asarray(tree["bias"])
 
     embeddings = params["embeddings"]
-    for ours, theirs in (("word", "word"), ("position", "position"), ("token_type", "token_type")):
-        out[f"bert.embeddings.{theirs}_embeddings.weight"] = np.asarray(embeddings[ours]["embedding"])
+    for name in ("word", "position", "token_type"):
+        out[f"bert.embeddings.{name}_embeddings.weight"] = np.asarray(embeddings[name]["embedding"])
+    words = out["bert.embeddings.word_embeddings.weight"][: config.vocab_size]
+    out["bert.embeddings.word_embeddings.weight"] = words
     norm("bert.embeddings.LayerNorm", embeddings["norm"])
     for n in range(config.layers):
         layer = _layer(params["layers"], n)
@@ -52,8 +54,10 @@ def hf_state_dict(params, config):
     linear("bert.pooler.dense", params["pooler"]["dense"], (hidden, hidden))
     linear("cls.predictions.transform.dense", params["mlm"]["transform"], (hidden, hidden))
     norm("cls.predictions.transform.LayerNorm", params["mlm"]["norm"])
-    out["cls.predictions.bias"] = out["cls.predictions.decoder.bias"] = np.asarray(params["mlm"]["bias"])
-    out["cls.predictions.decoder.weight"] = out["bert.embeddings.word_embeddings.weight"]
+    out["cls.predictions.bias"] = out["cls.predictions.decoder.bias"] = np.asarray(params["mlm"]["bias"])[
+        : config.vocab_size
+    ]
+    out["cls.predictions.decoder.weight"] = words
     linear("cls.seq_relationship", params["nsp"]["dense"], (hidden, 2))
     return {name: torch.tensor(np.ascontiguousarray(value)) for name, value in out.items()}
 

@@ -3,7 +3,6 @@
 import json
 import math
 import re
-from html.parser import HTMLParser
 
 import numpy as np
 import pytest
@@ -12,48 +11,14 @@ from hypothesis import strategies as st
 
 from bert_jax.__main__ import main
 from bert_jax.config import PretrainConfig, to_config_dict
-from bert_jax.data.report import Tally, make_report
+from bert_jax.data.prepare import PrepareConfig
+from bert_jax.data.report import make_report
+from bert_jax.data.stages import Made, TextSummary
 from bert_jax.errors import UserError
 from bert_jax.report.curves import PANELS, smooth, thin
 from bert_jax.report.data import ACCOUNT_ORDER, DATA_NAMES
 from bert_jax.report.write import write_report
-
-VOID = {"meta", "br", "img", "link", "hr", "input"}
-HOSTILE = """</script><script>alert('x')</script><img src="https://evil.example/x" onerror="alert(1)">&amp;\x00\ud800"""
-
-
-class Page(HTMLParser):
-    """Parses a page, checks that elements nest, and collects tags, attributes and visible text."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.tags, self.attributes, self.words, self._open = [], [], [], []
-        self.feed(text)
-        self.close()
-        assert not self._open, f"left open: {self._open}"
-        self.text = " ".join("".join(self.words).split())
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append(tag)
-        self.attributes += attrs
-        if tag not in VOID:
-            self._open.append(tag)
-
-    def handle_startendtag(self, tag, attrs):
-        self.tags.append(tag)
-        self.attributes += attrs
-
-    def handle_endtag(self, tag):
-        assert self._open and self._open[-1] == tag, f"</{tag}> within {self._open}"
-        self._open.pop()
-        self.words.append(" ")
-
-    def handle_data(self, data):
-        if self._open and self._open[-1] != "style":
-            self.words.append(data)
-
-    def values(self, name):
-        return [value for key, value in self.attributes if key == name]
+from tests.report.html_page import HOSTILE, Page
 
 
 def metrics(count, every=1, first_phase=None):
@@ -78,12 +43,17 @@ def metrics(count, every=1, first_phase=None):
 FIRST_LOSS = [{"split": "train", "step": 1, "loss": 3.0}]  # the least that is drawn
 
 
+def settings_of(**changes):
+    return PrepareConfig(("text",), "vocab.txt", "out", 64, held_out=0.0, **changes).settings()
+
+
 def data_report(**changes):
     """A report.json with all the names that `prepare` gives it."""
-    settings = {"length": 64, "passes": 1, "separator": "blank_line", "sentence_per_line": False, "language": "en",
-                "text_field": "text", "held_out": 0.0}  # fmt: skip
-    text = {"files": 3, "input_bytes": 4_200_000, "empty_documents": 0, "seconds": 2.0, "sentence_sample_share": 1.0}
-    report = make_report({"train": Tally(), "validation": Tally()}, np.array([], np.uint64), settings, text)
+    settings = settings_of()
+    text = TextSummary(
+        files=3, input_bytes=4_200_000, left_out={}, skipped=[], source_words={"text": 700_000}, seconds=2
+    )
+    report = make_report(Made(text), settings)
     report["documents"] = 28_917
     report["splits"]["train"].update(examples=6472, fill_rate=0.8595, unigram_entropy=7.003)
     report["splits"]["train"]["lengths"]["examples"][-1] = 6472
@@ -199,9 +169,11 @@ def test_changed_settings_come_first_with_their_defaults(whole):
 
 
 def test_names_of_the_data_report_are_those_of_prepare():
-    report = data_report()
-    names = set(report) | {name for split in report["splits"].values() for name in split}
-    names |= set(report["token_account"]) | set(report["dropped"]) | {"random_share"}
+    names = {"random_share", "swapped_share"}
+    for kind in ({}, {"kind": "sop"}, {"kind": "packed", "pieces": "pairs"}):
+        report = make_report(Made(TextSummary(1, 1, {}, [], {}, seconds=1)), settings_of(**kind))
+        names |= set(report) | {name for split in report["splits"].values() for name in split}
+        names |= set(report["token_account"]) | set(report["dropped"])
     assert set(DATA_NAMES) <= names
     assert set(ACCOUNT_ORDER) <= set(report["token_account"])
 

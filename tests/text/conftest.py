@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+import random
 
 import numpy as np
 import pytest
@@ -38,3 +39,12 @@ def expected_ids(tokens, texts, lower_case):
     """Ids by `tokenizers`, one text at a time, with special tokens spelt out in a text read as text."""
     peer = peer_tokenizer(tuple(tokens), lower_case)
     return [peer.encode(text, add_special_tokens=False).ids for text in texts]
+
+
+def made_up_sentences(count, seed=0):
+    """English-like text from some 400 made-up words, frequent ones short."""
+    draw = random.Random(seed)
+    syllables = [a + b for a in "bcdfglmnprst" for b in "aeiou"]
+    words = ["".join(draw.choices(syllables, k=1 + i // 150)) for i in range(400)]
+    weights = [1 / (i + 1) for i in range(400)]
+    return ["The " + " ".join(draw.choices(words, weights, k=9)) + ", caf\u00e9." for _ in range(count)]

@@ -162,7 +162,7 @@ def test_nanotoken_is_given_up_when_it_disagrees(vocabulary):
         def encode_batch(self, texts, **_):
             return np.full(len(texts), 7, np.uint32), np.arange(len(texts) + 1)
 
-    tokenizer._backend.fast = Wrong()
+    tokenizer.backend.fast = Wrong()
     with pytest.warns(UserWarning, match="nanotoken and tokenizers disagree"):
         assert not tokenizer.check_fast(["the cat"])
     assert not tokenizer.is_fast

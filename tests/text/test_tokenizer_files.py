@@ -118,7 +118,7 @@ def test_a_byte_level_tokenizer_json(tmp_path):
         4,
     )
     text = "the cat \u4e2d</s> \U0001f600"
-    assert tokenizer.decode(tokenizer.encode([text])[0]) == text
+    assert tokenizer.decode(tokenizer.encode([text])[0]) == " " + text  # texts continue after a space
     assert not set(tokenizer.encode([text])[0].tolist()) & set(range(5))
     assert tokenizer.is_word_start[tokenizer.encode([" cat"])[0][0]]
     assert not tokenizer.is_fast

@@ -1,41 +1,33 @@
 """Vocabularies: the same file every time, of the size asked for, as good as `tokenizers`' own."""
 
 import collections
+import gzip
 import hashlib
 import itertools
-import random
+import json
 
 import pytest
 import tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sentencepiece import sentencepiece_model_pb2
 
 from bert_jax.__main__ import main
-from bert_jax.errors import UserError
-from bert_jax.text.counts import bert_words, count_words
+from bert_jax.text.counts import count_words, split_words
 from bert_jax.text.documents import find_files
+from bert_jax.text.sampling import set_quotas
 from bert_jax.text.tokenizer import load_tokenizer
-from bert_jax.text.vocab import measure, train_sentencepiece
-from bert_jax.text.wordpiece import bert_normalizer
+from bert_jax.text.vocab import KINDS, measure
+from bert_jax.text.wordpiece import bert_normalizer, bert_splitter
 from bert_jax.text.wordpiece_trainer import SPECIAL_TOKENS, train_wordpiece
-
-SINHALA = "\u0db4\u0dca\u200d\u0dbb\u0d9a\u0dcf\u0dc1\u0d9a"  # holds a zero-width joiner
-
-
-def sentences(count, seed=0):
-    """English-like text from some 400 made-up words, frequent ones short."""
-    draw = random.Random(seed)
-    syllables = [a + b for a in "bcdfglmnprst" for b in "aeiou"]
-    words = ["".join(draw.choices(syllables, k=1 + i // 150)) for i in range(400)]
-    weights = [1 / (i + 1) for i in range(400)]
-    return ["The " + " ".join(draw.choices(words, weights, k=9)) + ", caf\u00e9." for _ in range(count)]
+from tests.text.conftest import made_up_sentences
 
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
     folder = tmp_path_factory.mktemp("corpus")
     for index in range(3):
-        (folder / f"{index}.txt").write_text("\n\n".join(sentences(400, index)), encoding="utf-8")
+        (folder / f"{index}.txt").write_text("\n\n".join(made_up_sentences(400, index)), encoding="utf-8")
     return folder
 
 
@@ -91,11 +83,11 @@ def test_counting_distinct_words_equals_pretokenizing_the_text(tmp_path_factory,
         return
     whole = bert_normalizer(True).normalize_str(text)
     expected = collections.Counter(w for w, _ in tokenizers.pre_tokenizers.BertPreTokenizer().pre_tokenize_str(whole))
-    found = bert_words(count_words(find_files([str(path)]), "file"), True, None)
+    found = split_words(count_words(set_quotas(find_files([str(path)])), "file"), bert_splitter(True))
     assert found == expected
 
 
-@pytest.mark.parametrize("kind, name", [("wordpiece", "vocab.txt"), ("sentencepiece", "spiece.model")])
+@pytest.mark.parametrize("kind, name", KINDS.items())
 def test_the_same_file_at_every_run_and_for_any_number_of_workers(corpus, tmp_path, capsys, kind, name):
     digests = set()
     for attempt, workers in enumerate((1, 2, 1)):
@@ -116,7 +108,7 @@ def test_special_tokens_come_first_and_both_forms_of_letters(corpus, tmp_path):
     assert {"a", "##a", ".", "the"} <= set(tokens) and "##." not in tokens and "\u00e9" not in tokens
     tokenizer = load_tokenizer(out)
     assert tokenizer.lower_case and tokenizer.pad_id == 0 and tokenizer.mask_id == 4
-    assert tokenizer.unk_id not in tokenizer.encode(sentences(50))[0]
+    assert tokenizer.unk_id not in tokenizer.encode(made_up_sentences(50))[0]
 
 
 def test_cased_and_kept_accents(corpus, tmp_path, capsys):
@@ -129,6 +121,50 @@ def test_cased_and_kept_accents(corpus, tmp_path, capsys):
     for wrong in ("--cased", f"--out={tmp_path / 'x.txt'}", "--kind=sentencepiece"):
         assert run(f"--source={corpus}", f"--out={tmp_path / 'x'}", "--keep_accents", wrong) == 2
     assert "--keep_accents: expected" in capsys.readouterr().err
+
+
+def test_only_byte_level_keeps_case_unasked(corpus, tmp_path):
+    for kind in KINDS:
+        assert run(f"--source={corpus}", "--size=300", f"--out={tmp_path / kind}", f"--kind={kind}", "--workers=1") == 0
+        tokenizer = load_tokenizer(tmp_path / kind)
+        assert tokenizer.lower_case == (kind != "bytelevel_bpe")
+        assert tokenizer.decode(tokenizer.encode(["The"])[0]).strip() == ("the" if tokenizer.lower_case else "The")
+
+
+def test_sentencepiece_bpe_is_no_unigram_model(corpus, tmp_path):
+    types = []
+    for kind in ("sentencepiece", "sentencepiece_bpe"):
+        out = tmp_path / f"{kind}.model"
+        assert run(f"--source={corpus}", "--size=300", f"--out={out}", f"--kind={kind}", "--workers=1") == 0
+        model = sentencepiece_model_pb2.ModelProto.FromString(out.read_bytes())
+        types.append(model.trainer_spec.model_type)
+        assert str(tmp_path) not in str(model.trainer_spec) and not model.trainer_spec.input
+    assert types == [1, 2]  # UNIGRAM, BPE
+
+
+def test_sources_are_those_of_prepare(corpus, tmp_path, capsys):
+    """Compressed files, columns by name, what cannot be read."""
+    texts = [(corpus / f"{index}.txt").read_text(encoding="utf-8") for index in range(3)]
+    folder = tmp_path / "other"
+    folder.mkdir()
+    with gzip.open(folder / "0.txt.gz", "wt", encoding="utf-8") as file:
+        file.write(texts[0])
+    rows = [json.dumps({"body": part}) for part in texts[1].split("\n\n")]
+    (folder / "1.jsonl").write_text("\n".join(rows))
+    (folder / "2.txt").write_text(texts[2], encoding="utf-8")
+    plain, mixed = tmp_path / "plain.txt", tmp_path / "mixed.txt"
+    assert run(f"--source={corpus}", "--size=300", f"--out={plain}") == 0
+    sources = [f"--source={folder / '*.txt*'}", f"--source={folder / '1.jsonl'},column=body"]
+    assert run(*sources, "--size=300", f"--out={mixed}", "--workers=1") == 0
+    assert mixed.read_bytes() == plain.read_bytes()
+    capsys.readouterr()
+    (folder / "3.txt").write_bytes(b"caf\xe9\nthe cat\n")
+    assert run(f"--source={folder / '*.txt'}", "--size=99", f"--out={tmp_path / 'bad.txt'}", "--workers=1") == 2
+    error = capsys.readouterr().err
+    assert "3.txt" in error and error.count("\n") == 1
+    arguments = (f"--source={folder / '*.txt'}", "--size=99", f"--out={tmp_path / 'ok.txt'}", "--workers=1")
+    assert run(*arguments, "--on_error=skip") == 0
+    assert "skipped 1 unreadable" in capsys.readouterr().err
 
 
 def test_an_existing_output_is_kept(corpus, tmp_path, capsys):
@@ -157,6 +193,16 @@ def test_bad_arguments_are_one_line(corpus, tmp_path, capsys):
     cases = [
         ("--size=3", f"--source={corpus}", f"--out={tmp_path / 'v'}", "vocabulary size 3 is too small"),
         ("--size=9", "--kind=sentencepiece", f"--source={corpus}", f"--out={tmp_path / 'v'}", "size 9 does not fit"),
+        ("--size=99", "--kind=bytelevel_bpe", f"--source={corpus}", f"--out={tmp_path / 'v'}", "expected at least 261"),
+        (
+            "--size=9",
+            "--kind=sentencepiece_bpe",
+            f"--source={corpus}",
+            f"--out={tmp_path / 'v'}",
+            "size 9 does not fit",
+        ),
+        ("--kind=bytelevel_bpe", f"--source={corpus}", f"--out={tmp_path / 'v.txt'}", "a file that ends in .json"),
+        (f"--source={corpus},colour=red", f"--out={tmp_path / 'v'}", "option 'colour' is unknown"),
         ("--size=-1", f"--source={corpus}", f"--out={tmp_path / 'v'}", "--size=-1: expected a positive number"),
         (f"--source={tmp_path / 'none'}", f"--out={tmp_path / 'v'}", "none: no such file or folder"),
         (f"--source={corpus}", f"--out={tmp_path / 'v.json'}", r"expected a folder, or a file that ends in .txt"),
@@ -169,94 +215,31 @@ def test_bad_arguments_are_one_line(corpus, tmp_path, capsys):
     assert not (tmp_path / "v").exists()
 
 
-@pytest.mark.parametrize("kind, length", [("wordpiece", 2_000_000), ("sentencepiece", 100_000)])
+@pytest.mark.parametrize(
+    "kind, length",
+    [("wordpiece", 2_000_000), ("sentencepiece", 100_000), ("sentencepiece_bpe", 100_000), ("bytelevel_bpe", 500_000)],
+)
 def test_long_lines_train_too(tmp_path, kind, length):
     """sentencepiece#214: lines over its limit are dropped, and when all are long nothing is left."""
-    line = " ".join(sentences(10_000))
+    line = " ".join(made_up_sentences(10_000))
     for index, joint in enumerate((" ", " ", "")):  # the third has no space to split at
         (tmp_path / f"{index}.txt").write_text(line.replace(" ", joint)[:length], encoding="utf-8")
     out = tmp_path / "out"
     assert run(f"--source={tmp_path}", "--size=300", f"--out={out}", f"--kind={kind}", "--workers=1") == 0
     tokenizer = load_tokenizer(out)
-    assert tokenizer.size == 300 and tokenizer.unk_id not in tokenizer.encode(sentences(20))[0]
-
-
-def test_a_sample_keeps_to_its_bytes_and_takes_from_everywhere(corpus):
-    files = find_files([str(corpus)])
-    whole = count_words(files)
-    total = sum(len(word.encode()) * count for word, count in whole.items())
-    for limit in (3_000, 20_000):
-        part = count_words(files, sample_bytes=limit)
-        size = sum(len(word.encode()) * count for word, count in part.items())
-        assert 0.6 * limit < size <= limit  # what is missing are the spaces
-        assert part == count_words(files, sample_bytes=limit, workers=2)
-    assert count_words(files, sample_bytes=10 * total) == whole
-    for file in files:
-        assert count_words([file], sample_bytes=5_000)["The"] > 20
-
-
-def test_sentencepiece_knows_the_special_tokens_and_no_text_spells_them(corpus, tmp_path):
-    words = count_words(find_files([str(corpus)]))
-    words.update({"[MASK]": 500, "[SEP]": 500})
-    (tmp_path / "spiece.model").write_bytes(train_sentencepiece(words, 300, cased=True))
-    tokenizer = load_tokenizer(tmp_path)
-    special = (tokenizer.pad_id, tokenizer.unk_id, tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id)
-    assert special == (0, 1, 2, 3, 4)
-    ids, offsets = tokenizer.encode(["The [MASK] [SEP]", "", "The"])
-    assert not set(ids.tolist()) & {0, 2, 3, 4} and offsets[1] == offsets[2]
-    special = tokenizer.encode_special("The [MASK] .")
-    assert special.count(tokenizer.mask_id) == 1
-    assert tokenizer.tokens(special)[0].startswith("\u2581") and tokenizer.is_word_start[special[0]]
-    assert 5 in tokenizer.ordinary_ids and not set(range(5)) & set(tokenizer.ordinary_ids.tolist())
-    tokenizer.save(tmp_path / "saved")
-    assert (load_tokenizer(tmp_path / "saved").encode(["The cat"])[0] == tokenizer.encode(["The cat"])[0]).all()
-    with pytest.raises(UserError, match="can be set for BERT's only"):
-        load_tokenizer(tmp_path, lower_case=True)
-
-
-def test_sentencepiece_keeps_zero_width_joiners_when_cased(tmp_path):
-    """sentencepiece#629: a normaliser that turns the joiner into a space breaks Sinhala words."""
-    words = collections.Counter({SINHALA: 50, "the": 20, "cat": 9})
-    (tmp_path / "cased.model").write_bytes(train_sentencepiece(words, 40, cased=True))
-    tokenizer = load_tokenizer(tmp_path / "cased.model")
-    assert tokenizer.decode(tokenizer.encode([SINHALA])[0]) == SINHALA
-    assert not tokenizer.lower_case
-
-
-@pytest.mark.parametrize("missing", ["[CLS]", "[SEP]", "[MASK]"])
-def test_a_sentencepiece_model_of_others_without_a_special_token_is_refused(tmp_path, missing):
-    sentencepiece = pytest.importorskip("sentencepiece")
-    special = [token for token in ("[CLS]", "[SEP]", "[MASK]") if token != missing]
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(sentences(300)), model_prefix=str(tmp_path / "other"), vocab_size=120, minloglevel=2,
-        user_defined_symbols=special, pad_id=0, unk_id=1, bos_id=-1, eos_id=-1,
-    )  # fmt: skip
-    with pytest.raises(UserError, match=r"other\.model: has no \[" + missing[1:-1]):
-        load_tokenizer(tmp_path / "other.model")
-
-
-def test_user_defined_special_symbols_of_others_are_not_matched_in_text(tmp_path):
-    sentencepiece = pytest.importorskip("sentencepiece")
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(sentences(300)), model_prefix=str(tmp_path / "other"), vocab_size=120, minloglevel=2,
-        user_defined_symbols=["[CLS]", "[SEP]", "[MASK]"], pad_id=0, unk_id=1, bos_id=-1, eos_id=-1,
-    )  # fmt: skip
-    tokenizer = load_tokenizer(tmp_path / "other.model")
-    assert not set(tokenizer.encode(["The [SEP] [MASK]"])[0].tolist()) & {tokenizer.sep_id, tokenizer.mask_id}
-    assert tokenizer.encode_special("The [MASK]")[-1] == tokenizer.mask_id
+    assert tokenizer.size == 300 and tokenizer.unk_id not in tokenizer.encode(made_up_sentences(20))[0]
 
 
 @pytest.mark.slow
 def test_it_is_as_good_as_the_vocabulary_of_tokenizers(shared_data, tmp_path):
     """Mean tokens a word on held-out articles within 2 % of a WordPieceTrainer vocabulary of the same size."""
-    import json
-
     leads = json.loads((shared_data / "wiki_vital_summaries" / "summaries_en-us.json").read_bytes())
     documents = [article["extract"] for article in leads.values()]
     parts = {"train": documents[::2], "held": documents[1::2]}
     for name, texts in parts.items():
         (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
-    train, held = (bert_words(count_words(find_files([str(tmp_path / f"{n}.jsonl")])), True, None) for n in parts)
+    counts = [count_words(set_quotas(find_files([str(tmp_path / f"{name}.jsonl")]))) for name in parts]
+    train, held = (split_words(words, bert_splitter(True)) for words in counts)
     peer = tokenizers.Tokenizer(tokenizers.models.WordPiece(unk_token="[UNK]"))
     peer.normalizer = bert_normalizer(True)
     peer.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()

@@ -10,22 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from bert_jax.data import examples
+from bert_jax.data import pairs as pairing
+from bert_jax.data.examples import Account, Rows, assemble, make_block
 from bert_jax.text.sentences import split_sentences
+from tests.data.blocks import block_of, corpora
 from tests.data.reference_pairs import RandomChoices, paper_pairs, truncate
 
 LENGTH = 32
-
-# Sentence lengths of documents: lone sentences, long ones that no row holds, and everything between.
-corpora = st.lists(st.lists(st.integers(1, 60) | st.integers(1, 8), min_size=1, max_size=30), min_size=2, max_size=6)
-
-
-def block_of(sentence_lengths):
-    """A Block in which every token is different: token t has id t."""
-    flat = [n for document in sentence_lengths for n in document]
-    sentences = np.concatenate([[0], np.cumsum(flat)]).astype(np.int64)
-    documents = np.concatenate([[0], np.cumsum([len(document) for document in sentence_lengths])]).astype(np.int64)
-    return examples.Block(np.arange(sentences[-1], dtype=np.int32), sentences, documents)
 
 
 def as_lists(block):
@@ -70,11 +61,11 @@ class AllFromTheBack:
 
 
 @settings(max_examples=200, deadline=None)
-@given(corpora, st.integers(0, 2**32 - 1))
+@given(corpora.filter(lambda documents: len(documents) > 1), st.integers(0, 2**32 - 1))
 def test_same_decisions_give_the_papers_pairs(sentence_lengths, seed):
     block = block_of(sentence_lengths)
-    decisions = examples.draw_decisions(block, LENGTH, 0.3, np.random.default_rng(seed))
-    pairs, _ = examples.plan_pairs(block, LENGTH, decisions, AllFromTheBack())
+    decisions = pairing.draw_decisions(block, LENGTH, 0.3, np.random.default_rng(seed))
+    pairs, _ = pairing.plan_pairs(block, LENGTH, decisions, AllFromTheBack())
     expected = paper_pairs(as_lists(block), LENGTH, SameChoices(decisions, {"a": 0, "b": 0}))
     assert [
         (list(range(a, a + n)), list(range(b, b + m)), bool(is_random))
@@ -87,7 +78,7 @@ def test_same_decisions_give_the_papers_pairs(sentence_lengths, seed):
 def test_truncation_takes_as_many_from_each_side_as_one_at_a_time():
     lengths = np.array([(a, b) for a in range(1, 40) for b in range(1, 40)])
     for room in (5, 8, 29):
-        a_cut, b_cut = examples._truncation(lengths[:, 0], lengths[:, 1], room)
+        a_cut, b_cut = pairing._truncation(lengths[:, 0], lengths[:, 1], room)
         for (a, b), ours in zip(lengths.tolist(), zip(a_cut.tolist(), b_cut.tolist(), strict=True), strict=True):
             tokens_a, tokens_b = [0] * a, [0] * b
             truncate(tokens_a, tokens_b, room, 0, SameChoices(None, {"a": 0, "b": 0}))
@@ -96,9 +87,9 @@ def test_truncation_takes_as_many_from_each_side_as_one_at_a_time():
 
 def test_truncated_tokens_leave_either_end_by_a_coin_each():
     block = block_of([[10, 4 * LENGTH]] * 2000)
-    decisions = examples.draw_decisions(block, LENGTH, 0.0, np.random.default_rng(0))
+    decisions = pairing.draw_decisions(block, LENGTH, 0.0, np.random.default_rng(0))
     decisions.random_next[:] = False
-    pairs, _ = examples.plan_pairs(block, LENGTH, decisions, np.random.default_rng(1))
+    pairs, _ = pairing.plan_pairs(block, LENGTH, decisions, np.random.default_rng(1))
     cut = 10 + 4 * LENGTH - (LENGTH - 3)
     from_front = pairs.b_start - block.sentences[1::2]
     # A keeps its 10 tokens, all that goes is B's.
@@ -110,10 +101,10 @@ def test_truncated_tokens_leave_either_end_by_a_coin_each():
 
 
 @settings(max_examples=100, deadline=None)
-@given(corpora, st.integers(0, 2**32 - 1), st.integers(1, 3))
+@given(corpora.filter(lambda documents: len(documents) > 1), st.integers(0, 2**32 - 1), st.integers(1, 3))
 def test_properties_of_every_pairing(sentence_lengths, seed, passes):
     block = block_of(sentence_lengths)
-    pairs, account = examples.make_pairs(block, LENGTH, 0.1, passes, np.random.default_rng(seed))
+    pairs, account = pairing.make_pairs(block, LENGTH, 0.1, passes, np.random.default_rng(seed))
     assert account.tokens_in == passes * len(block.ids)
     assert account.tokens_in + account.borrowed == account.tokens_out + account.truncated
     assert account.without_partner == 0
@@ -134,9 +125,9 @@ def test_without_truncation_every_token_is_used_once():
     """Put-back included: A segments and true next segments tile the corpus."""
     rng = np.random.default_rng(0)
     block = block_of([rng.integers(1, 5, 50).tolist() for _ in range(20)])
-    decisions = examples.draw_decisions(block, 200, 0.0, np.random.default_rng(1))
+    decisions = pairing.draw_decisions(block, 200, 0.0, np.random.default_rng(1))
     decisions.target[:] = 60  # of a row of 200: nothing needs to be cut
-    pairs, account = examples.plan_pairs(block, 200, decisions, np.random.default_rng(2))
+    pairs, account = pairing.plan_pairs(block, 200, decisions, np.random.default_rng(2))
     assert account.truncated == 0
     used = np.zeros(len(block.ids), int)
     for i in range(len(pairs)):
@@ -150,12 +141,12 @@ def test_one_document_has_no_random_next_and_drops_lone_sentences():
     """cases A10: true next sentences must not be labelled random for want of another document."""
     block = block_of([[7] * 40 + [100]])
     for seed in range(20):  # 8 chunks of 5 sentences, and the long one by itself
-        pairs, account = examples.make_pairs(block, LENGTH, 0.0, 1, np.random.default_rng(seed))
+        pairs, account = pairing.make_pairs(block, LENGTH, 0.0, 1, np.random.default_rng(seed))
         assert (pairs.is_random == 0).all() and len(pairs) == 8
-        assert account == examples.Account(
+        assert account == Account(
             tokens_in=380, tokens_out=8 * 29, truncated=8 * 6, without_partner=100, chunks_without_partner=1
         )
-    pairs, account = examples.make_pairs(block_of([[5]]), LENGTH, 0.1, 1, np.random.default_rng(0))
+    pairs, account = pairing.make_pairs(block_of([[5]]), LENGTH, 0.1, 1, np.random.default_rng(0))
     assert len(pairs) == 0 and account.without_partner == 5 and account.chunks_without_partner == 1
 
 
@@ -164,44 +155,46 @@ def test_empty_sentences_and_documents_are_dropped_and_counted():
     ids = np.arange(6, dtype=np.uint16)
     sentences = np.array([0, 0, 2, 2, 5, 5, 5, 6])  # lengths 0 2 0 3 0 0 1
     documents = np.array([0, 3, 4, 4, 6, 7])  # [0 2 0] [3] [] [0 0] [1]
-    block, empty_sentences, empty_documents = examples.make_block(ids, sentences, documents)
+    block, empty_sentences, empty_documents = make_block(ids, sentences, documents)
     assert (empty_sentences, empty_documents) == (4, 2)
     assert as_lists(block) == [[[0, 1]], [[2, 3, 4]], [[5]]]
-    pairs, account = examples.make_pairs(block, LENGTH, 0.1, 2, np.random.default_rng(0))
+    pairs, account = pairing.make_pairs(block, LENGTH, 0.1, 2, np.random.default_rng(0))
     assert len(pairs) == 6 and account.tokens_out == 12 + account.borrowed
 
 
 def test_nothing_at_all_gives_no_pairs():
     nothing = np.zeros(1, np.int64)
-    block, *_ = examples.make_block(np.zeros(0, np.uint16), nothing, nothing)
-    pairs, account = examples.make_pairs(block, LENGTH, 0.1, 1, np.random.default_rng(0))
-    assert len(pairs) == 0 and account == examples.Account()
+    block, *_ = make_block(np.zeros(0, np.uint16), nothing, nothing)
+    pairs, account = pairing.make_pairs(block, LENGTH, 0.1, 1, np.random.default_rng(0))
+    assert len(pairs) == 0 and account == Account()
 
 
 def test_rows_are_cls_a_sep_b_sep_padding():
     block = block_of([[3, 9, 4], [30], [2, 2]])
     ids = (block.ids + 1000).astype(np.uint16)
-    pairs, _ = examples.make_pairs(block, LENGTH, 0.5, 3, np.random.default_rng(0))
-    rows, types = examples.assemble(ids, pairs, LENGTH, cls_id=7, sep_id=8, pad_id=9)
-    assert rows.dtype == np.uint16 and types.dtype == np.uint8
+    pairs, _ = pairing.make_pairs(block, LENGTH, 0.5, 3, np.random.default_rng(0))
+    rows = Rows(pairing.as_pieces(pairs), np.arange(len(pairs) + 1))
+    input_ids, types, segments = assemble(ids, rows, LENGTH, cls_id=7, sep_id=8, pad_id=9)
+    assert input_ids.dtype == np.uint16 and types.dtype == segments.dtype == np.uint8
     for i in range(len(pairs)):
         a = ids[pairs.a_start[i] : pairs.a_start[i] + pairs.a_length[i]].tolist()
         b = ids[pairs.b_start[i] : pairs.b_start[i] + pairs.b_length[i]].tolist()
         padding = LENGTH - 3 - len(a) - len(b)
-        assert rows[i].tolist() == [7, *a, 8, *b, 8] + [9] * padding
+        assert input_ids[i].tolist() == [7, *a, 8, *b, 8] + [9] * padding
         assert types[i].tolist() == [0] * (len(a) + 2) + [1] * (len(b) + 1) + [0] * padding
+        assert segments[i].tolist() == [1] * (LENGTH - padding) + [0] * padding
 
 
 def test_a_seed_decides_everything_and_each_pass_pairs_anew():
     rng = np.random.default_rng(3)
     block = block_of([rng.integers(1, 20, 60).tolist() for _ in range(8)])
     first, again, other = (
-        examples.make_pairs(block, LENGTH, 0.1, 1, np.random.default_rng(seed))[0] for seed in (1, 1, 2)
+        pairing.make_pairs(block, LENGTH, 0.1, 1, np.random.default_rng(seed))[0] for seed in (1, 1, 2)
     )
     np.testing.assert_array_equal(first.a_start, again.a_start)
     np.testing.assert_array_equal(first.b_start, again.b_start)
     assert sorted(first.a_start.tolist()) != sorted(other.a_start.tolist())
-    one_pass, two_passes = (examples.make_pairs(block, LENGTH, 0.1, n, np.random.default_rng(1))[0] for n in (1, 2))
+    one_pass, two_passes = (pairing.make_pairs(block, LENGTH, 0.1, n, np.random.default_rng(1))[0] for n in (1, 2))
     as_set = lambda pairs: set(zip(pairs.a_start.tolist(), pairs.b_start.tolist(), strict=True))  # noqa: E731
     assert as_set(one_pass) < as_set(two_passes)
     assert len(as_set(two_passes)) > 1.7 * len(as_set(one_pass))
@@ -223,7 +216,7 @@ def books(shared_data):
 
 
 def test_real_books_are_paired_as_the_paper_would(books):
-    ours, _ = examples.make_pairs(books, 128, 0.1, 4, np.random.default_rng(0))
+    ours, _ = pairing.make_pairs(books, 128, 0.1, 4, np.random.default_rng(0))
     documents = as_lists(books)
     theirs = [
         pair for seed in range(4) for pair in paper_pairs(documents, 128, RandomChoices(random.Random(seed), 0.1))
@@ -246,10 +239,10 @@ def test_real_books_are_paired_as_the_paper_would(books):
 
 def test_a_tenth_of_documents_is_short_and_half_of_the_nexts_random():
     block = block_of([[1] * 300] * 2000)
-    decisions = examples.draw_decisions(block, 128, 0.1, np.random.default_rng(0))
+    decisions = pairing.draw_decisions(block, 128, 0.1, np.random.default_rng(0))
     short = decisions.target < 125
     assert stats.binomtest(int(short.sum()), 2000, 0.1 * 123 / 124).pvalue > 1e-3
     assert decisions.target.min() >= 2 and decisions.target.max() == 125
     assert stats.ks_1samp(decisions.target[short], stats.randint(2, 125).cdf).pvalue > 1e-3
-    pairs, _ = examples.plan_pairs(block, 128, decisions, np.random.default_rng(1))
+    pairs, _ = pairing.plan_pairs(block, 128, decisions, np.random.default_rng(1))
     assert stats.binomtest(int(pairs.is_random.sum()), len(pairs), 0.5).pvalue > 1e-3
