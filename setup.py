@@ -24,6 +24,9 @@ setup(
         "tokenizers>=0.23",
         "sentencepiece>=0.2.1",
         "sentencex>=1.0.32",
+        "pyarrow",
+        "zstandard",
+        "fsspec",
         "tensorboardX",
         "matplotlib",
         "jaxtyping",
@@ -32,6 +35,10 @@ setup(
         "tpu": ["jax[tpu]>=0.10.2"],
         "fast": ["nanotoken==0.1.0"],  # young: checked against tokenizers at each start
         "test": ["pytest", "pytest-xdist", "hypothesis", "scipy", "beartype", "ruff"],
+        "beam": ["apache-beam>=2.77"],
+        "clean": ["datasketch>=2.0", "py3langid>=0.4"],  # near duplicates, languages
+        "gcs": ["gcsfs"],
+        "tfds": ["tensorflow", "importlib_resources", "apache-beam>=2.77"],  # to build TFDS's data
         "parity": [
             "torch==2.13.0",
             "transformers>=5.24",

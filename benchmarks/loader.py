@@ -4,12 +4,14 @@
 
 Without --prepared, a data set of random pairs is written first. Order is random in both; batches of 256. Both take a
 record apart by the same code, so the difference is in how records are asked for. The last line is one JSON object:
-examples a second on all cores of the machine, medians over interleaved pairs.
+examples a second on all cores of the machine, medians over interleaved pairs; `start_seconds`, from opening the data to
+the first batch on the device; `peak_megabytes` of resident memory, JAX included, before the peer has run.
 """
 
 import argparse
 import json
 import os
+import resource
 import statistics
 import tempfile
 import time
@@ -23,8 +25,9 @@ import numpy as np
 from array_record.python.array_record_data_source import ArrayRecordDataSource
 
 from bert_jax.data import storage
+from bert_jax.data.kinds import ExampleConfig, example_fields
 from bert_jax.data.loader import Loader
-from bert_jax.data.records import Layout, pairs_fields
+from bert_jax.data.records import Layout
 
 LENGTH, VOCABULARY, BATCH = 512, 30_522, 256
 N_EXAMPLES, N_SHARDS = 40_000, 8
@@ -33,7 +36,7 @@ N_EXAMPLES, N_SHARDS = 40_000, 8
 def write_random_data(folder):
     """Prepared data whose ids are as unevenly distributed as words are."""
     rng = np.random.default_rng(0)
-    layout = Layout(pairs_fields(LENGTH, VOCABULARY))
+    layout = Layout(example_fields(ExampleConfig(length=LENGTH), VOCABULARY))
     shards = []
     for number in range(N_SHARDS):
         n = N_EXAMPLES // N_SHARDS
@@ -44,7 +47,7 @@ def write_random_data(folder):
         }
         name = storage.shard_name("pairs", "train", number, N_SHARDS)
         shards.append(storage.write_shard(folder / name, "train", [layout.encode(columns)]))
-    preparation = {"length": LENGTH, "vocab_size": VOCABULARY, "special_ids": {}}
+    preparation = {"kind": "pairs", "length": LENGTH, "vocab_size": VOCABULARY, "special_ids": {}}
     storage.write_folder(folder, "pairs", layout, shards, preparation, {}, np.zeros(VOCABULARY, np.int64))
 
 
@@ -77,6 +80,12 @@ def examples_a_second(batches, seconds):
     return n_batches * BATCH / (time.perf_counter() - started)
 
 
+def start_seconds(path, sharding):
+    started = time.perf_counter()
+    jax.block_until_ready(next(ours(storage.open_prepared(path), sharding)))
+    return time.perf_counter() - started
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--prepared", help="prepared data of 512 tokens")
@@ -90,6 +99,9 @@ def main():
             write_random_data(Path(folder))
         prepared = storage.open_prepared(args.prepared or folder)
         speeds = {"ours": [], "peer": []}
+        start = start_seconds(prepared.path, sharding)
+        examples_a_second(ours(prepared, sharding), args.seconds)
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         for _ in range(args.pairs):
             for name, batches in (("ours", ours), ("peer", peer)):
                 speeds[name].append(examples_a_second(batches(prepared, sharding), args.seconds))
@@ -97,6 +109,7 @@ def main():
     ratios = [mine / theirs for mine, theirs in zip(speeds["ours"], speeds["peer"], strict=True)]
     result = {name: round(statistics.median(values)) for name, values in speeds.items()}
     result |= {"ratio": round(statistics.median(ratios), 3), "unit": "examples/s", "cores": os.cpu_count()}
+    result |= {"start_seconds": round(start, 3), "peak_megabytes": round(peak)}
     print(json.dumps(result | {"length": prepared.length, "wanted": 20_000}))
 
 

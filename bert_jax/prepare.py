@@ -61,7 +61,7 @@ def add_arguments(parser):
     case.add_argument("--lower_case", action="store_true", help="lower-case the text", **settings)
     case.add_argument("--cased", action="store_false", help="keep case (default: the tokenizer's)", **settings)
     add(
-        "--keep_accents", "lower-case, but keep letters whole: for Korean, Japanese and others that uncased BERT garbles",
+        "--keep_accents", "lower-case, but keep letters whole, as Korean, Japanese and others need",
         dest="strip_accents", action="store_false",
     )  # fmt: skip
     add("--workers", "worker processes (default: the cores); the output is the same", type=int)

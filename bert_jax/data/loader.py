@@ -34,9 +34,9 @@ class Loader:
     def __init__(self, prepared, batch_size, sharding, *, seed=0, start_examples=0, vocab_size=None):
         """Starts reading at once, at position `start_examples`.
 
-        prepared: a Prepared or a Mixture. sharding: a NamedSharding whose first axis is that of the rows. vocab_size: that of the model, by default the
-        data's. Raises UserError for a batch that the devices do not divide and for a split without examples, and while
-        iterating for ids outside the vocabulary and unreadable shards.
+        prepared: a Prepared or a Mixture. sharding: a NamedSharding whose first axis is that of the rows. vocab_size:
+        that of the model, by default the data's. Raises UserError for a batch that the devices do not divide and for a
+        split without examples, and while iterating for ids outside the vocabulary and unreadable shards.
         """
         reader = prepared.reader("train")
         to_devices = _DeviceTransfer(sharding, batch_size)

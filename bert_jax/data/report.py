@@ -164,7 +164,8 @@ def _warnings(report, total, tallies, settings):
         warnings.append(f"{report['dropped']['empty_documents']} documents are empty after tokenization")
     if report["left_out"].get("unreadable"):
         found = report["left_out"]["unreadable"]
-        warnings.append(f"{found} places could not be read and were skipped: {'; '.join(report['skipped'][:3])}")
+        places = "1 place" if found == 1 else f"{found} places"
+        warnings.append(f"what could not be read is left out, {places}: {'; '.join(report['skipped'][:3])}")
     if settings["held_out"] and not report["splits"]["validation"]["examples"]:
         found = report["splits"]["validation"]["documents"]
         reason = f"{found} held-out documents give no example" if found else "that takes two documents that differ"

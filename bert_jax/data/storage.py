@@ -201,7 +201,7 @@ class SplitReader:
         for shard, position in zip(shard_of.tolist(), positions.tolist(), strict=True):
             try:
                 records += self._reader(shard).read(position, position + 1)
-            except RuntimeError as error:
+            except (RuntimeError, IndexError) as error:  # IndexError: its end is damaged, and it reads as empty
                 raise UserError(f"{self.describe(indices[len(records)])}: corrupt shard: {error}") from error
         return self._layout.decode(records, lambda row: self.describe(indices[row]))
 

@@ -41,7 +41,9 @@ PANELS = (
     Panel("Masked-token accuracy", "% right", {"mlm_accuracy": ""}, 100, from_zero=True),
     Panel("Next-sentence loss (NSP)", "nats a pair", {"nsp_loss": ""}, reference="knowing only the label shares"),
     Panel("Next-sentence accuracy", "% right", {"nsp_accuracy": ""}, 100, reference="always the commoner label"),
-    Panel("Total loss", "nats, MLM + NSP", {"loss": ""}),
+    Panel("Sentence-order loss (SOP)", "nats a pair", {"sop_loss": ""}, reference="knowing only the label shares"),
+    Panel("Sentence-order accuracy", "% right", {"sop_accuracy": ""}, 100, reference="always the commoner label"),
+    Panel("Total loss", "nats, all heads together", {"loss": ""}),
     Panel("Learning rate", "learning rate, no unit", {"learning_rate": ""}, from_zero=True, exact=True),
     Panel(
         "Throughput",

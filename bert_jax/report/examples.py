@@ -4,7 +4,7 @@ import numpy as np
 
 from bert_jax.report.html import escape
 from bert_jax.report.masked_sample import SEED, SPLIT
-from bert_jax.report.piece_text import texts_of_tokens
+from bert_jax.report.piece_text import named_ids, texts_of_tokens
 from bert_jax.report.words import percent, plural
 
 MOST_TOKENS = 1024  # shown of a row
@@ -48,7 +48,7 @@ def examples(sample):
 def _example(row, tokenizer):
     n_real = int((row.ids != tokenizer.pad_id).sum())
     texts, tokens = texts_of_tokens(tokenizer, row.ids[:n_real]), tokenizer.tokens(row.masked_ids)
-    outcomes, special = _outcomes(row, tokenizer.mask_id), set(tokenizer.special_ids.tolist())
+    outcomes, special = _outcomes(row, tokenizer.mask_id), named_ids(tokenizer)
     is_packed = row.segment_ids is not None
     starts = _starts(row.segment_ids[:n_real]) if is_packed else [0]
     shown_up_to = min(n_real, MOST_TOKENS)

@@ -46,7 +46,7 @@ def _heldout_table(run):
         return ""
     columns = {
         "loss": "total loss", "mlm_loss": "MLM loss", "mlm_accuracy": "MLM accuracy", "nsp_loss": "NSP loss",
-        "nsp_accuracy": "NSP accuracy", "examples": "examples",
+        "nsp_accuracy": "NSP accuracy", "sop_loss": "SOP loss", "sop_accuracy": "SOP accuracy", "examples": "examples",
     }  # fmt: skip
     columns = {name: title for name, title in columns.items() if any(name in line for line in run.heldout)}
     every = -(-len(run.heldout) // MOST_ROWS)

@@ -14,7 +14,7 @@ def texts_of_tokens(tokenizer, ids):
     Special tokens stand as they are called. Of a character whose bytes are several tokens, the last of these has it,
     the others show their bytes (hexadecimal, in ⟨⟩): of which one may be masked.
     """
-    special = set(tokenizer.special_ids.tolist())
+    special = named_ids(tokenizer)
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     texts = []
     for index, piece in zip(ids.tolist(), tokenizer.tokens(ids), strict=True):
@@ -25,6 +25,13 @@ def texts_of_tokens(tokenizer, ids):
         raw = _bytes_of(tokenizer.backend, piece)
         texts.append(decoder.decode(raw) or "⟨" + raw.hex(" ").upper() + "⟩")
     return texts
+
+
+def named_ids(tokenizer):
+    """The ids that stand for no text: the special ones, but for the bytes that SentencePiece counts among them."""
+    special = tokenizer.special_ids
+    pieces = zip(special.tolist(), tokenizer.tokens(special), strict=True)
+    return {index for index, piece in pieces if not _BYTE_PIECE.fullmatch(piece)}
 
 
 def _bytes_of(backend, piece):

@@ -46,16 +46,17 @@ class RunRecord:
     @property
     def references(self):
         """Of some figures what a model reaches that has learnt frequencies only: figure -> phase -> value."""
-        heights = {"mlm_loss": {}, "nsp_loss": {}, "nsp_accuracy": {}}
+        heights = {name: {} for name in ("mlm_loss", "nsp_loss", "nsp_accuracy", "sop_loss", "sop_accuracy")}
         for phase, data in enumerate(self.data, 1):
             heldout = mapping_at(data.report, "splits", "validation")
-            entropy, following, random = (heldout.get(name) for name in ("unigram_entropy", "next", "random"))
-            if is_figure(entropy):
+            if is_figure(entropy := heldout.get("unigram_entropy")):
                 heights["mlm_loss"][phase] = entropy
-            if is_figure(following) and is_figure(random) and min(following, random) >= 1:
-                share = max(following, random) / (following + random)
-                heights["nsp_accuracy"][phase] = share
-                heights["nsp_loss"][phase] = -share * math.log(share) - (1 - share) * math.log(1 - share)
+            for head, labels in (("nsp", ("next", "random")), ("sop", ("in_order", "swapped"))):
+                zeros, ones = (heldout.get(label) for label in labels)
+                if is_figure(zeros) and is_figure(ones) and min(zeros, ones) >= 1:
+                    share = max(zeros, ones) / (zeros + ones)
+                    heights[f"{head}_accuracy"][phase] = share
+                    heights[f"{head}_loss"][phase] = -share * math.log(share) - (1 - share) * math.log(1 - share)
         return heights
 
 

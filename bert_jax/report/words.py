@@ -20,6 +20,7 @@ def key_figures(run):
         ("Unigram entropy", nats(entropy), "nats, of the held-out tokens"),
         ("Held-out MLM accuracy", percent(last.get("mlm_accuracy")), "of masked tokens right"),
         ("Held-out NSP accuracy", percent(last.get("nsp_accuracy")), "of pairs right"),
+        ("Held-out SOP accuracy", percent(last.get("sop_accuracy")), "of pairs right"),
         ("Time in steps", duration(_seconds(run)) if run.train else "", "without evaluating and saving"),
         ("Throughput", count(newest.get("tokens_per_second")), "tokens a second"),
     ]
@@ -95,9 +96,10 @@ def _heldout(run):
     if "mlm_loss" in last:
         right = f" ({percent(last['mlm_accuracy'])} right)" if "mlm_accuracy" in last else ""
         parts.append(f"{nats(last['mlm_loss'])} nats a masked token{right}")
-    if "nsp_loss" in last:
-        right = f" ({percent(last['nsp_accuracy'])} right)" if "nsp_accuracy" in last else ""
-        parts.append(f"{nats(last['nsp_loss'])} nats a sentence pair{right}")
+    for head in ("nsp", "sop"):
+        if f"{head}_loss" in last:
+            right = f" ({percent(last[f'{head}_accuracy'])} right)" if f"{head}_accuracy" in last else ""
+            parts.append(f"{nats(last[f'{head}_loss'])} nats a sentence pair{right}")
     if parts:
         examples = f" ({plural(last['examples'], 'example')})" if "examples" in last else ""
         yield f"On held-out text{examples}, after step {last['step']:,}, its loss is {' and '.join(parts)}."

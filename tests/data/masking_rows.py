@@ -17,7 +17,7 @@ WORD_STARTS = np.arange(2000) < CONTINUES[0]
 
 
 @functools.partial(jax.jit, static_argnums=3)
-def _masked(input_ids, keys, segment_ids, config):
+def masked_rows(input_ids, keys, segment_ids, config):
     return mask_tokens(
         config,
         input_ids,
@@ -36,7 +36,7 @@ def mask(input_ids, config, segment_ids=None, indices=None):
     indices = np.arange(len(input_ids)) if indices is None else indices
     keys = row_keys(SEED, Purpose.TRAIN_MASKS, np.asarray(indices, np.uint32))
     segment_ids = None if segment_ids is None else np.asarray(segment_ids, np.int32)
-    return jax.device_get(_masked(np.asarray(input_ids, np.int32), keys, segment_ids, config))
+    return jax.device_get(masked_rows(np.asarray(input_ids, np.int32), keys, segment_ids, config))
 
 
 def text(random, size, continues):

@@ -15,6 +15,7 @@ from scipy import stats
 from bert_jax.data.masking import MaskingConfig, cap_warning, mask_tokens, max_predictions_for, prediction_counts
 from bert_jax.errors import UserError
 from bert_jax.randomness import Purpose, row_keys
+from tests.data import masking_rows
 from tests.data.masking_rows import CLS, MASK, ORDINARY, PAD, SEED, SEP, SPECIAL, UNK, assert_consistent
 
 
@@ -174,8 +175,10 @@ EIGHT_DEVICES = """
 import sys, jax, numpy as np
 from bert_jax.data.masking import MaskingConfig
 from bert_jax.randomness import Purpose, row_keys
+from tests.data import masking_rows
 from tests.data.masking_rows import CLS, MASK, ORDINARY, PAD, SEED, SEP, SPECIAL, UNK, assert_consistent
-from tests.data.test_masking import SEED, masked_by, one_segment_rows
+from tests.data.masking_rows import PAD, SEED, masked_rows
+from tests.data.test_masking import masked_by, one_segment_rows
 assert len(jax.devices()) == 8
 mesh = jax.sharding.Mesh(np.array(jax.devices()), ("data",))
 rows = jax.NamedSharding(mesh, jax.P("data"))
@@ -191,17 +194,34 @@ assert not collectives, collectives
 masked = program(*arguments)
 assert all(array.sharding.is_equivalent_to(rows, array.ndim) for array in masked.values())
 np.savez(sys.argv[1], **jax.device_get(masked))
+
+# Of all variants the one with most to it; the rows are cut into two pieces.
+def packed_spans(input_ids, indices):
+    segment_ids = (input_ids != PAD) * (1 + np.arange(128) // 50)
+    keys = row_keys(SEED, Purpose.TRAIN_MASKS, indices)
+    return masked_rows(input_ids, keys, segment_ids, MaskingConfig(max_predictions=21, unit="span"))
+
+program = jax.jit(packed_spans).lower(*arguments).compile()
+collectives = [c for c in ("all-gather", "all-reduce", "all-to-all", "permute") if c in program.as_text()]
+assert not collectives, collectives
+np.savez(sys.argv[2], **jax.device_get(program(*arguments)))
 """
 
 
 def test_eight_devices_draw_the_masks_of_one_and_do_not_talk(tmp_path):
     environment = {**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
-    file = tmp_path / "masked.npz"
-    command = [sys.executable, "-c", EIGHT_DEVICES, file]
-    subprocess.run(command, env=environment, cwd=Path(__file__).parents[2], check=True, timeout=120)
+    file, packed_file = tmp_path / "masked.npz", tmp_path / "packed.npz"
+    command = [sys.executable, "-c", EIGHT_DEVICES, file, packed_file]
+    subprocess.run(command, env=environment, cwd=Path(__file__).parents[2], check=True, timeout=240)
     input_ids = one_segment_rows(np.random.default_rng(1).integers(3, 129, 64), 128)
     one_device = mask(input_ids, range(64), MaskingConfig(max_predictions=20))
     with np.load(file) as eight_devices:
+        for name, array in one_device.items():
+            np.testing.assert_array_equal(eight_devices[name], array)
+    segment_ids = (input_ids != PAD) * (1 + np.arange(128) // 50)
+    config = MaskingConfig(max_predictions=21, unit="span")
+    one_device = masking_rows.mask(input_ids, config, segment_ids)
+    with np.load(packed_file) as eight_devices:
         for name, array in one_device.items():
             np.testing.assert_array_equal(eight_devices[name], array)
 

@@ -277,7 +277,7 @@ CONFIGS = (
     st.sampled_from(CONFIGS),
     st.integers(0, 2**32 - 1),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_whatever_the_row(ids, config, index):
     ids = np.array(ids)
     masked = rows_of.mask(ids[None], config, indices=[index])

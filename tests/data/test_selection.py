@@ -116,4 +116,4 @@ def test_what_cannot_be_read_is_skipped_and_counted(tmp_path, vocabulary):
     assert prepared.report["documents"] == 4
     assert prepared.report["left_out"] == {"unreadable": 3}
     assert any("byte 0xff" in message for message in prepared.report["skipped"])
-    assert any("3 places could not be read" in warning for warning in prepared.report["warnings"])
+    assert any("left out, 3 places" in warning for warning in prepared.report["warnings"])

@@ -107,6 +107,28 @@ def test_a_flipped_bit_is_named_when_it_is_read(prepared):
         reader.read(np.arange(shard.examples))
 
 
+def test_damage_anywhere_in_a_shard_is_named_or_harmless(prepared):
+    """The end of the file holds the index, the rest records: both fail in ways of their own."""
+    shard = prepared.shards[0]
+    path = prepared.path / shard.name
+    whole = path.read_bytes()
+    examples = np.arange(shard.examples)
+    expected = prepared.reader(shard.split).read(examples)
+    named = 0
+    for place in range(0, len(whole), max(1, len(whole) // 40)):
+        damaged = bytearray(whole)
+        damaged[place : place + 4] = bytes(255 - byte for byte in whole[place : place + 4])
+        path.write_bytes(damaged)
+        try:
+            found = prepared.reader(shard.split).read(examples)
+        except UserError as error:
+            assert shard.name in str(error)
+            named += 1
+        else:
+            np.testing.assert_equal(found, expected)
+    assert named >= 3  # the rest of so small a file is mostly filling
+
+
 def test_a_shard_of_other_examples_is_named(prepared):
     """Right size in bytes, readable, but not of these features."""
     path = prepared.path / prepared.shards[0].name

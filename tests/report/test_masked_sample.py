@@ -3,6 +3,7 @@
 import dataclasses
 import shutil
 
+import jax
 import numpy as np
 import pytest
 
@@ -27,12 +28,13 @@ def test_rows_are_those_of_the_data_and_masks_those_of_training(kind, data_of_ki
     settings = PretrainConfig(seed=SEED)
     config = dataclasses.replace(settings, model=dataclasses.replace(settings.model, sentence_head="none"))
     vocabulary = Vocabulary.of(sample.tokenizer)
+    train_masks = jax.jit(
+        lambda batch, index: masked_batch(config, sample.masking, vocabulary, batch, Purpose.TRAIN_MASKS, index)
+    )
     for row in sample.rows:
         np.testing.assert_array_equal(row.ids, rows["input_ids"][row.index])
         one = {name: values[row.index][None].astype(np.int32) for name, values in rows.items()}
-        trained = masked_batch(
-            config, sample.masking, vocabulary, one | {"row_weight": np.ones(1)}, Purpose.TRAIN_MASKS, row.index
-        )
+        trained = train_masks(one | {"row_weight": np.ones(1)}, np.uint32(row.index))
         np.testing.assert_array_equal(row.masked_ids, trained["input_ids"][0])
         used = np.asarray(trained["weights"][0]) > 0
         assert np.flatnonzero(row.is_masked).tolist() == np.asarray(trained["positions"][0])[used].tolist()
@@ -91,13 +93,15 @@ def test_a_small_split_is_taken_whole(prepare_text):
     assert [row.index for row in sample.rows] == list(range(prepared.size("train"))) and sample.examples < ROWS
 
 
-def test_damage_is_named(data_of_kind, tmp_path):
+def test_damage_is_named(data_of_kind, tmp_path, monkeypatch):
     folder = tmp_path / "copy"
     shutil.copytree(data_of_kind("pairs").path, folder)
     shard = next(folder.glob("*train.array_record*"))
     content = shard.read_bytes()
-    shard.write_bytes(bytes(len(content)))
-    with pytest.raises(UserError, match=f"{shard.name}.*corrupt"):
+    # A bit in one of the first records; all are drawn, to meet it.
+    shard.write_bytes(content[:1000] + bytes([content[1000] ^ 1]) + content[1001:])
+    monkeypatch.setattr("bert_jax.report.masked_sample.ROWS", 10_000)
+    with pytest.raises(UserError, match=f"{shard.name}, record .*corrupt"):
         draw_sample(folder)
     shard.write_bytes(content)
     (folder / "tokenizer" / "tokenizer.json").write_text("{}")

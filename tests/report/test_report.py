@@ -3,6 +3,7 @@
 import json
 import math
 import re
+import shutil
 
 import numpy as np
 import pytest
@@ -141,10 +142,29 @@ def test_the_summary_tells_what_the_run_did(whole):
 
 def test_every_panel_is_drawn_with_its_unit(whole):
     words = whole[1].text
-    for panel in PANELS:
+    drawn = [
+        panel for panel in PANELS if not {"sop_loss", "sop_accuracy"} & set(panel.figures)
+    ]  # it has the other head
+    for panel in drawn:
         assert panel.title in words and panel.unit in words
-    assert whole[1].tags.count("svg") == len(PANELS) + 1  # and the lengths of the rows
-    assert words.count("phase 2") >= len(PANELS)  # marked in each
+    assert whole[1].tags.count("svg") == len(drawn) + 1 == len(PANELS) - 1  # and the lengths of the rows
+    assert words.count("phase 2") >= len(drawn)  # marked in each
+
+
+def test_sentence_order_is_told_as_next_sentences_are(tmp_path):
+    lines = [{name.replace("nsp", "sop"): value for name, value in line.items()} for line in metrics(10)]
+    folder = make_run(tmp_path / "run", lines)
+    report = data_report()
+    counts = report["splits"]["validation"]
+    counts["in_order"], counts["swapped"] = counts.pop("next"), counts.pop("random")
+    (folder / "data" / "report.json").write_text(json.dumps(report))
+    words = report_of(folder).text
+    assert "0.6000 nats a sentence pair (75.0 % right)" in words and "SOP accuracy" in words
+    assert (
+        "Sentence-order loss (SOP)" in words
+        and "knowing only the label shares" in words
+        and "NSP accuracy" not in words
+    )
 
 
 def test_tables_hold_the_figures(whole):
@@ -158,6 +178,30 @@ def test_tables_hold_the_figures(whole):
     for figure in ("28,917", "6,472", "86.0 %", "5.939", "72.4 %", "4.2"):
         assert figure in words
     assert "report.json in" in words and "moved or removed" in words  # the second phase's data
+
+
+def test_a_phase_shows_examples_masked_as_it_masks(data_of_kind, tmp_path):
+    prepared = data_of_kind("sop")
+    folder = make_run(tmp_path / "run", FIRST_LOSS, phases=2)
+    config = json.loads((folder / "config.json").read_text())
+    masking = {"max_predictions": 32, "rate": 1.0, "mask_share": 1.0, "random_share": 0.0}
+    for phase in config["phases"]:
+        phase.update(data=str(prepared.path), length=32, eval_masking=phase["eval_masking"] | {"max_predictions": 20})
+    config["phases"][0]["masking"].update(masking)
+    (folder / "config.json").write_text(json.dumps(config))
+    text = write_report(folder).read_text()
+    page = Page(text)
+    assert "Phase 2: the data of phase 1 again" in page.text and page.text.count("Examples with masks") == 1
+    assert "in a row 100.0 % of the tokens, as single tokens, 32 at most" in page.text
+    examples = text[text.index("class='examples'") : text.index("Phase 2: the data")]
+    assert "<mark class=hidden>" in examples and not re.search("<mark class=(random|kept)", examples)
+    assert "label “swapped”" in page.text and "SOP" in page.text
+    shutil.copytree(prepared.path, tmp_path / "copy")
+    (tmp_path / "copy" / "shards.json").write_text("[]")
+    config["phases"][1].update(data=str(tmp_path / "copy"), length=64)
+    (folder / "config.json").write_text(json.dumps(config))
+    page = report_of(folder)
+    assert "Examples cannot be shown" in page.text and page.text.count("Rows as the model reads them") == 1
 
 
 def test_changed_settings_come_first_with_their_defaults(whole):
