@@ -22,7 +22,7 @@ setup(
         "absl-py",
         "numpy",
         "tokenizers>=0.23",
-        "sentencepiece>=0.2.1",
+        "sentencepiece>=0.2.1,!=0.2.3",  # 0.2.3 asks for protobuf 7 when imported, which apache-beam excludes
         "sentencex>=1.0.32",
         "pyarrow",
         "zstandard",

@@ -57,12 +57,23 @@ def _segment(document: str, language: str) -> list[str]:
     return [piece.replace("\n", " ") for piece in _segment_paragraphs(document, language)]
 
 
+def _has_long_paragraph(text: str) -> bool:
+    """Whether a stretch of more than WINDOW characters has no blank line in it."""
+    start = 0
+    while len(text) - start > WINDOW:
+        end = text.rfind("\n\n", start, start + WINDOW + 2)
+        if end < 0:
+            return True
+        start = end + 2
+    return False
+
+
 def _segment_paragraphs(text: str, language: str) -> list[str]:
     """sentencex takes a time that grows with the square of a paragraph's length: long ones go through in windows."""
-    if len(text) <= WINDOW or max(map(len, paragraphs := text.split("\n\n"))) <= WINDOW:
+    if not _has_long_paragraph(text):
         return sentencex.segment(language, text)
     pieces = []
-    for paragraph in paragraphs:
+    for paragraph in text.split("\n\n"):
         start = 0
         while len(paragraph) - start > WINDOW:
             window = paragraph[start : start + WINDOW]
