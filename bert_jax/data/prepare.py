@@ -14,8 +14,6 @@ from dataclasses import asdict, dataclass, replace
 from importlib import metadata
 from pathlib import Path
 
-from etils import epath
-
 from bert_jax.data import storage
 from bert_jax.data.duplicates import DUPLICATES
 from bert_jax.data.filters import Filters
@@ -26,6 +24,7 @@ from bert_jax.data.report import make_report
 from bert_jax.data.stages import MEGABYTE, RUNNERS, make_shards
 from bert_jax.errors import UserError
 from bert_jax.text.documents import SEPARATORS, Source, find_files, parse_source
+from bert_jax.text.sources.storage import open_file
 from bert_jax.text.tokenizer import load_tokenizer
 
 ON_ERROR = ("fail", "skip")
@@ -182,7 +181,7 @@ def _digests(paths):
     paths = list(paths)
 
     def digest(path):
-        with epath.Path(path).open("rb") as stream:
+        with open_file(str(path)) as stream:
             return hashlib.file_digest(stream, "sha256").hexdigest()
 
     with ThreadPoolExecutor() as threads:
