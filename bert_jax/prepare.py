@@ -36,7 +36,7 @@ def add_arguments(parser):
         parser.add_argument(*name.split(), default=argparse.SUPPRESS, help=help, **settings)
 
     add("--config", "a recipe, such as configs/data/wikibooks_128.py: flags go before what it sets")
-    add("--source", "where text is (repeatable)", action="append", dest="sources")
+    add("--source", "where text is (repeatable)", action="append", dest="sources", metavar="SOURCE")
     add("--tokenizer", "vocab.txt, tokenizer.json, a .model, or a folder of one")
     add("--out", "folder to make")
     add("--length", "tokens a row, special tokens included", type=int)

@@ -129,7 +129,7 @@ def _rules(settings):
         else f"sentences are split by sentencex (language {settings['language']!r})"
     )
     return [
-        f"{document}; in JSON lines each object is one (field {settings['text_field']!r})",
+        f"{document}; an article, a book, and a record (field {settings['text_field']!r}) are one each",
         sentence,
         _CUTTING[settings["pieces"] if settings["kind"] == "packed" else settings["kind"]],
     ]
