@@ -13,6 +13,9 @@ from bert_jax.text.sentences import split_sentences
 from bert_jax.text.tokenizer import load_tokenizer
 from tests.data.blocks import block_of
 
+# The peak of resident memory in kB, for programs that tests run in a process of their own. Not getrusage's, which
+# begins with what the parent had when it forked.
+PEAK_KILOBYTES = "int(open('/proc/self/status').read().split('VmHWM:')[1].split()[0])"
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 N_WORDS = 300
 

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from bert_jax.text.documents import find_files, read_documents
+from tests.data.conftest import PEAK_KILOBYTES
 from tests.text.sources.corpora import read_all, write
 
 
@@ -50,15 +51,15 @@ def test_columns_are_named_by_the_source(tmp_path):
         assert file.kind == "jsonl" and list(read_documents(file)) == [expected]
 
 
-PEAK = """
-import resource, sys
+PEAK = f"""
+import sys
 from bert_jax.text.documents import find_files, read_documents
 (file,) = find_files([sys.argv[1]])
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+before = {PEAK_KILOBYTES}
 count = size = 0
 for document in read_documents(file, sys.argv[2]):
     count, size = count + 1, size + len(document)
-print(count, size, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+print(count, size, {PEAK_KILOBYTES} - before)
 """
 
 
