@@ -6,9 +6,8 @@ import zlib
 import jax
 import numpy as np
 
-from bert_jax import flops
+from bert_jax import flops, losses
 from bert_jax.errors import UserError
-from bert_jax.losses import HEADS
 from bert_jax.runlog import in_words
 
 STEPS_BEFORE_SPEED = 5  # the first steps of a process are slower; after so many its speed is told
@@ -94,10 +93,8 @@ class Meter:
         }
         self._log.write("train", step, figures)
         left = (self._config.total_steps - step) * seconds
-        told = {head.upper(): metrics.get(f"{head}_loss") for head in HEADS}
-        heads = ", ".join(f"{head} {loss:.4f}" for head, loss in told.items() if loss is not None)
         self._log.say(
-            f"step {step}/{self._config.total_steps}: loss {metrics['loss']:.4f}, {heads}, "
+            f"step {step}/{self._config.total_steps}: loss {metrics['loss']:.4f}: {losses.in_words(metrics)}; "
             f"lr {metrics['learning_rate']:.3g}, "
             f"{figures['tokens_per_second']:,.0f} tokens/s, MFU {figures['mfu']:.0%}, {in_words(left)} left"
         )

@@ -6,11 +6,11 @@ from dataclasses import fields
 
 from bert_jax.data.duplicates import DUPLICATES
 from bert_jax.data.kinds import KINDS, PIECES
-from bert_jax.data.prepare import ON_ERROR, PrepareConfig, prepare
+from bert_jax.data.prepare import PrepareConfig, prepare
 from bert_jax.data.stages import RUNNERS
 from bert_jax.errors import UserError
 from bert_jax.text.counts import default_workers
-from bert_jax.text.documents import SEPARATORS
+from bert_jax.text.documents import ON_ERROR, SEPARATORS
 
 DESCRIPTION = """Turns text into training examples in a folder that `pretrain` reads.
 

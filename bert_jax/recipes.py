@@ -32,6 +32,17 @@ def phase(data, length, batch_size, steps, rate=DEFAULT_RATE):
     return to_config_dict(settings)
 
 
+def wikibooks(length, arg):
+    """What `bert-jax prepare` is to make of Wikipedia and books, 2.5 : 0.8 by words: the paper's pairs, ten times over.
+
+    With `debug` as the argument twice.
+    """
+    if arg not in ("", "debug"):
+        raise UserError(f"config argument {arg!r}: expected debug or nothing")
+    sources = ("tfds:wikipedia/20230601.en,weight=2.5", "tfds:pg19,weight=0.8")
+    return ConfigDict({"sources": sources, "kind": "pairs", "length": length, "passes": 2 if arg == "debug" else 10})
+
+
 def finish(config, arg):
     """The recipe, or with `debug` as the argument the same recipe in small: every part of it runs in seconds."""
     if arg not in ("", "debug"):

@@ -13,6 +13,7 @@ import optax
 
 from bert_jax import losses
 from bert_jax.accumulate import accumulate_gradients, split_microbatches
+from bert_jax.data.kinds import LABELS
 from bert_jax.data.masking import mask_tokens
 from bert_jax.model import heads, pieces
 from bert_jax.optim import make_optimizer
@@ -20,7 +21,7 @@ from bert_jax.randomness import Purpose, purpose_key, row_keys
 from bert_jax.schedules import make_schedule
 
 # The column of prepared data that holds the label of each sentence head.
-SENTENCE_LABELS = {"nsp": "next_sentence_label", "sop": "sentence_order_label"}
+SENTENCE_LABELS = {"nsp": LABELS["pairs"][0], "sop": LABELS["sop"][0]}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,31 +53,34 @@ def init_state(config):
     }
 
 
-def masked_batch(config, masking, vocabulary, batch, purpose, first_example):
-    """The batch with masks drawn for its rows, whose global example indices begin at `first_example`, and with what
-    its sentence head is to predict. The batch is that of `make_train_step` with row_weight float32 [B]."""
-    ids_BxL = batch["input_ids"]
-    indices_B = jnp.asarray(first_example, jnp.uint32) + jnp.arange(ids_BxL.shape[0], dtype=jnp.uint32)
-    # Only what the rows and the unit of masking need: the rest costs time.
-    optional = {}
-    if masking.unit != "token":
+def mask_rows(masking, vocabulary, batch, keys_B):
+    """`mask_tokens` of the rows of a batch, each by its own key, given what the rows and the unit of masking need."""
+    optional = {}  # the rest costs time
+    if masking.unit != "token" and vocabulary.word_starts is not None:
         optional["word_starts"] = np.array(vocabulary.word_starts, bool)
     if "segment_ids" in batch:
         optional["segment_ids_BxL"] = batch["segment_ids"]
-    masked = mask_tokens(
+    return mask_tokens(
         masking,
-        ids_BxL,
-        row_keys(config.seed, purpose, indices_B),
+        batch["input_ids"],
+        keys_B,
         pad_id=vocabulary.pad_id,
         mask_id=vocabulary.mask_id,
         special_ids=vocabulary.special_ids,
         ordinary_ids=np.array(vocabulary.ordinary_ids, np.int32),
         **optional,
     )
+
+
+def masked_batch(config, masking, vocabulary, batch, purpose, first_example):
+    """The batch with masks drawn for its rows, whose global example indices begin at `first_example`, and with what
+    its sentence head is to predict. The batch is that of `make_train_step` with row_weight float32 [B]."""
+    ids_BxL = batch["input_ids"]
+    indices_B = jnp.asarray(first_example, jnp.uint32) + jnp.arange(ids_BxL.shape[0], dtype=jnp.uint32)
+    masked = mask_rows(masking, vocabulary, batch, row_keys(config.seed, purpose, indices_B))
     masked["weights"] = masked["weights"] * batch["row_weight"][:, None]
-    return (
-        batch | masked | {"mask": ids_BxL != vocabulary.pad_id} | _sentence_targets(config.model.sentence_head, batch)
-    )
+    real = {"mask": ids_BxL != vocabulary.pad_id}
+    return batch | masked | real | _sentence_targets(config.model.sentence_head, batch)
 
 
 def _sentence_targets(head, batch):

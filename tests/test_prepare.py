@@ -44,7 +44,7 @@ def test_flags_go_before_the_recipe(sources, tmp_path, vocabulary):  # noqa: F81
         ([], "--source: expected one, found none"),
         (["--source=x", "--tokenizer=y", "--out=z"], "--length: expected one, found none"),
         (["--config=configs/data/none.py"], "--config=configs/data/none.py: no such file"),
-        (["--config=configs/data/wikibooks_128.py:fast"], "argument 'fast': expected debug or none"),
+        (["--config=configs/data/wikibooks_128.py:fast"], "argument 'fast': expected debug or nothing"),
         (["--config=configs/bert_tiny.py"], "no such setting"),
     ],
 )
@@ -52,3 +52,20 @@ def test_what_is_missing_or_unknown_is_named(flags, message, capsys):
     assert main(["prepare", *flags]) == 2
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1
+
+
+@pytest.mark.parametrize("flag", ["--on_error", "--on-error"])
+def test_what_cannot_be_read_stops_the_verb_or_is_skipped_and_told(flag, tmp_path, vocabulary, capsys):  # noqa: F811
+    text = corpus(np.random.default_rng(0), 20).encode()
+    (tmp_path / "text.txt").write_bytes(text + b"\n\nw1 \xff w2.\n")
+    flags = [
+        f"--source={tmp_path / 'text.txt'}",
+        f"--tokenizer={vocabulary}",
+        f"--out={tmp_path / 'out'}",
+        "--length=32",
+    ]
+    assert main(["prepare", *flags, "--workers=1"]) == 2
+    assert f"byte 0xff at offset {len(text) + 5} is not UTF-8" in capsys.readouterr().err
+    assert main(["prepare", *flags, "--workers=1", f"{flag}=skip"]) == 0
+    assert "warning: what could not be read is left out, 1 place" in capsys.readouterr().out
+    assert open_prepared(tmp_path / "out").report["left_out"] == {"unreadable": 1}

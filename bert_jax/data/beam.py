@@ -5,10 +5,13 @@ reach. So Beam only spreads the calls.
 """
 
 import shlex
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import partial
 
 from bert_jax.errors import UserError
+
+SECONDS_BETWEEN_LOOKS = 1.0
 
 
 @contextmanager
@@ -39,14 +42,28 @@ def _run_pipeline(options, initializer, arguments, function, tasks):
             except UserError as error:  # Beam would tell it in a page of traceback, and try again
                 _failure(function, numbered[0]).write_text(str(error))
 
+    def run():
+        pipeline = beam.Pipeline(options=PipelineOptions(shlex.split(options)))
+        # Reshuffle keeps Beam from fusing all tasks into the one bundle that made them.
+        _ = pipeline | beam.Create(tasks) | beam.Reshuffle() | beam.ParDo(Task())
+        pipeline.run().wait_until_finish()
+
     tasks = list(tasks)
-    for index, *_ in tasks:
+    pending = [index for index, *_ in tasks]
+    for index in pending:  # of an earlier run, which does not fit
+        function.path(index).unlink(missing_ok=True)
         _failure(function, index).unlink(missing_ok=True)
-    pipeline = beam.Pipeline(options=PipelineOptions(shlex.split(options)))
-    # Reshuffle keeps Beam from fusing all tasks into the one bundle that made them.
-    _ = pipeline | beam.Create(tasks) | beam.Reshuffle() | beam.ParDo(Task())
-    pipeline.run().wait_until_finish()
-    for index, *_ in tasks:
+    # Results are looked for while the pipeline runs, so that progress is told.
+    with ThreadPoolExecutor(1) as thread:
+        running = thread.submit(run) if tasks else None
+        while running and not running.done():
+            wait([running], timeout=SECONDS_BETWEEN_LOOKS)
+            finished = [index for index in pending if function.path(index).exists()]
+            yield from finished
+            pending = [index for index in pending if index not in finished]
+        if running:
+            running.result()  # raises what Beam raised
+    for index in pending:
         if _failure(function, index).exists():
             raise UserError(_failure(function, index).read_text())
         yield index

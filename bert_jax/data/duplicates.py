@@ -33,11 +33,16 @@ def write_hashes(path, documents, how):
 def mark_duplicates(runs, how, log):
     """Writes for each run which of its documents are dropped (`dropped`); returns how many, by the reason."""
     dropped = [np.zeros(run.documents, bool) for run in runs]
-    _mark(runs, dropped, lambda run: np.load(f"{run.path}.text.npy", mmap_mode="r"))
+    _mark(runs, dropped, lambda index: np.load(f"{runs[index].path}.text.npy", mmap_mode="r"))
     counts = {"duplicates": sum(int(drops.sum()) for drops in dropped)}
     if how == "near":
+        signatures = [np.load(f"{run.path}.minhash.npy", mmap_mode="r") for run in runs]
+
+        def alike(one, other):  # each (run, place in it)
+            return (signatures[one[0]][one[1]] == signatures[other[0]][other[1]]).mean() >= SIMILAR
+
         for band in range(BANDS):
-            _mark(runs, dropped, lambda run, band=band: _band_hashes(run, band), _is_similar)
+            _mark(runs, dropped, lambda index, band=band: _band_hashes(signatures[index], band), alike)
         total = sum(int(drops.sum()) for drops in dropped)
         counts["near duplicates"] = total - counts["duplicates"]
     for run, drops in zip(runs, dropped, strict=True):
@@ -51,14 +56,17 @@ def is_dropped(run):
     return np.load(f"{run.path}.dropped.npy", mmap_mode="r")
 
 
-def _mark(runs, dropped, hashes_of, confirmed=None):
-    """Marks documents whose hash an earlier one has, unless `confirmed(run, place, other run, its place)` objects."""
+def _mark(runs, dropped, hashes_of, alike=None):
+    """Marks documents whose hash an earlier one has, unless `alike` says of the two that they are not.
+
+    hashes_of(index of a run): uint64, a document each. alike: of two (index of a run, place in it).
+    """
     n_documents = sum(run.documents for run in runs)
     passes = -(-n_documents // HASHES_AT_A_TIME)
     for number in range(passes):
         parts = []
         for index, run in enumerate(runs):
-            hashes, order = hashes_of(run), np.load(f"{run.path}.npy", mmap_mode="r")[0]
+            hashes, order = hashes_of(index), np.load(f"{run.path}.npy", mmap_mode="r")[0]
             of_pass = np.flatnonzero((hashes % np.uint64(passes) == number) & ~dropped[index])
             parts.append((hashes[of_pass], order[of_pass], np.full(len(of_pass), index), of_pass))
         hashes, order, run_of, place = (np.concatenate(column) for column in zip(*parts, strict=True))
@@ -66,14 +74,12 @@ def _mark(runs, dropped, hashes_of, confirmed=None):
         hashes, run_of, place = hashes[sorting], run_of[sorting], place[sorting]
         is_first = np.append(True, hashes[1:] != hashes[:-1])[: len(hashes)]
         first = np.maximum.accumulate(np.where(is_first, np.arange(len(hashes)), 0))
-        if confirmed is None:
-            for index in range(len(runs)):
-                dropped[index][place[~is_first & (run_of == index)]] = True
-            continue
-        for at in np.flatnonzero(~is_first).tolist():
-            here, other = (run_of[at], place[at]), (run_of[first[at]], place[first[at]])
-            if confirmed(runs[here[0]], here[1], runs[other[0]], other[1]):
-                dropped[here[0]][here[1]] = True
+        repeats = np.flatnonzero(~is_first)
+        if alike is not None:
+            where = lambda at: (run_of[at], place[at])  # noqa: E731
+            repeats = np.array([at for at in repeats.tolist() if alike(where(at), where(first[at]))], np.int64)
+        for index in np.unique(run_of[repeats]).tolist():
+            dropped[index][place[repeats[run_of[repeats] == index]]] = True
 
 
 def _signatures(documents):
@@ -94,14 +100,6 @@ def _shingles(document):
     return {b" ".join(words[start : start + SHINGLE_WORDS]) for start in range(last + 1)}
 
 
-def _band_hashes(run, band):
-    signatures = np.load(f"{run.path}.minhash.npy", mmap_mode="r")
+def _band_hashes(signatures, band):
     of_band = signatures[:, band * ROWS_A_BAND : (band + 1) * ROWS_A_BAND]
     return mix(band, *of_band.T) if len(of_band) else np.zeros(0, np.uint64)
-
-
-def _is_similar(run, place, other_run, other_place):
-    one, other = (
-        np.load(f"{r.path}.minhash.npy", mmap_mode="r")[p] for r, p in ((run, place), (other_run, other_place))
-    )
-    return (one == other).mean() >= SIMILAR

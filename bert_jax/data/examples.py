@@ -3,7 +3,7 @@
     piece   [CLS] segment [SEP] segment [SEP] ...     what the model reads as one text
     row     one piece, or in packed data several, then padding
 
-Pieces and rows are plans, arrays of places in a block's ids; `assemble` writes them out.
+Pieces and rows are plans, arrays of places in a block's ids; `assemble`, `token_types` and `segment_ids` write them.
 """
 
 from dataclasses import dataclass, fields
@@ -129,10 +129,7 @@ def make_block(ids, sentences, documents):
 
 
 def assemble(ids, rows, length, cls_id, sep_id, pad_id):
-    """The rows written out: (input ids [R, length] of the type of `ids`, token types and segment ids, uint8 likewise).
-
-    Segment ids number the pieces of a row from 1; they and token types are 0 at padding.
-    """
+    """The input ids of the rows written out, [R, length] of the type of `ids`."""
     pieces = rows.pieces
     opens = np.zeros(len(pieces.start), np.int64)
     opens[pieces.first[:-1]] = 1  # [CLS] goes before these segments
@@ -144,14 +141,29 @@ def assemble(ids, rows, length, cls_id, sep_id, pad_id):
     text = ids.take(np.repeat(shift, widths) + np.arange(widths.sum()), mode="clip")
     text[starts[pieces.first[:-1]]] = cls_id
     text[ends - 1] = sep_id
-    number = np.arange(len(pieces)) - np.repeat(rows.first[:-1], np.diff(rows.first)) + 1
+    return _padded(text, rows, length, pad_id)
+
+
+def token_types(rows, length):
+    """The token types of the rows, uint8 [R, length]; 0 at padding."""
+    pieces = rows.pieces
+    widths = pieces.length + 1
+    widths[pieces.first[:-1]] += 1
+    return _padded(np.repeat(pieces.token_type, widths), rows, length, 0)
+
+
+def segment_ids(rows, length):
+    """Which piece of its row each token is of, from 1, uint8 [R, length]; 0 at padding."""
+    number = np.arange(len(rows.pieces)) - np.repeat(rows.first[:-1], np.diff(rows.first)) + 1
+    return _padded(np.repeat(number.astype(np.uint8), rows.pieces.lengths), rows, length, 0)
+
+
+def _padded(text, rows, length, padding):
+    """A value for each token of all rows, one row after another, as [R, length]."""
     is_text_RxL = np.arange(length) < rows.lengths[:, None]
-    input_ids_RxL = np.full(is_text_RxL.shape, pad_id, ids.dtype)
-    token_types_RxL, segments_RxL = np.zeros_like(input_ids_RxL, np.uint8), np.zeros_like(input_ids_RxL, np.uint8)
-    input_ids_RxL[is_text_RxL] = text
-    token_types_RxL[is_text_RxL] = np.repeat(pieces.token_type, widths)
-    segments_RxL[is_text_RxL] = np.repeat(number.astype(np.uint8), pieces.lengths)
-    return input_ids_RxL, token_types_RxL, segments_RxL
+    values_RxL = np.full(is_text_RxL.shape, padding, text.dtype)
+    values_RxL[is_text_RxL] = text
+    return values_RxL
 
 
 def _ends(counts):

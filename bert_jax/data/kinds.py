@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bert_jax.data import contiguous
-from bert_jax.data.examples import Account, Rows, assemble, concatenate
+from bert_jax.data.examples import Account, Rows, assemble, concatenate, segment_ids, token_types
 from bert_jax.data.packing import best_fit
 from bert_jax.data.pairs import as_pieces, make_pairs
 from bert_jax.data.records import Field, id_type
@@ -100,17 +100,16 @@ def make_rows(block, config, rng):
 
 def write_rows(ids, rows, config, cls_id, sep_id, pad_id):
     """The columns of the rows: name -> array, for the fields of `example_fields`."""
-    input_ids, token_types, segments = assemble(ids, rows, config.length, cls_id, sep_id, pad_id)
-    columns = {"input_ids": input_ids}
+    columns = {"input_ids": assemble(ids, rows, config.length, cls_id, sep_id, pad_id)}
     if config.label_values:
         label = rows.pieces.label
         if config.kind == "packed":
             counts = np.diff(rows.first)
             label = np.zeros((len(rows), config.most_pieces), np.uint8)
             label[np.arange(config.most_pieces) < counts[:, None]] = rows.pieces.label
-        columns |= {LABELS[config.piece_kind][0]: label, "token_type_ids": token_types}
+        columns |= {LABELS[config.piece_kind][0]: label, "token_type_ids": token_types(rows, config.length)}
     if config.kind == "packed":
-        columns["segment_ids"] = segments
+        columns["segment_ids"] = segment_ids(rows, config.length)
     return columns
 
 

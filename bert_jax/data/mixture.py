@@ -25,11 +25,12 @@ class Mixture:
     parts: tuple[Prepared, ...]
     weights: tuple[float, ...]
 
-    def __getattr__(self, name):
-        # Length, vocabulary, layout, tokenizer, kind are the same in all parts.
-        if name.startswith("_"):
-            raise AttributeError(name)
-        return getattr(self.parts[0], name)
+    # The same in all parts: see `open_data`.
+    length = property(lambda self: self.parts[0].length)
+    vocab_size = property(lambda self: self.parts[0].vocab_size)
+    layout = property(lambda self: self.parts[0].layout)
+    special_ids = property(lambda self: self.parts[0].special_ids)
+    tokenizer = property(lambda self: self.parts[0].tokenizer)
 
     @property
     def path(self):
@@ -124,27 +125,38 @@ def mixed_positions(positions, weights):
     return part, place
 
 
-def open_data(text):
-    """The Prepared data set in a folder, or of `DIR,weight=2.5;DIR,weight=0.8` the Mixture.
+def split_data(text):
+    """[(folder, weight)] of `DIR,weight=2.5;DIR,weight=0.8`, as `PhaseConfig.data`; of one folder [(DIR, None)].
 
-    Raises UserError where a folder is not prepared data, a weight is missing or no positive number, or the data sets
-    have not the same tokenizer, length and kind of example.
+    Raises UserError where one of several has no weight, or one that is no positive number.
     """
     folders = [part.strip() for part in str(text).split(SEPARATOR)]
     if len(folders) == 1:
-        return open_prepared(text)
-    parts, weights = [], []
+        return [(str(text), None)]
+    named = []
     for folder in folders:
         path, found, weight = folder.rpartition(",weight=")
         try:
-            weights.append(float(weight))
+            named.append((path, float(weight) if found else 0.0))
         except ValueError:
-            weights.append(0.0)
-        if not found or not 0 < weights[-1] < float("inf"):
+            named.append((path, 0.0))
+        if not 0 < named[-1][1] < float("inf"):
             raise UserError(
                 f"data {folder!r}: expected DIR,weight=W with a positive W, as there are {len(folders)} data sets"
             )
-        parts.append(open_prepared(path))
+    return named
+
+
+def open_data(text):
+    """The Prepared data set in a folder, or of several (`split_data`) the Mixture.
+
+    Raises UserError where a folder is not prepared data, or the data sets have not the same tokenizer, length and kind
+    of example.
+    """
+    named = split_data(text)
+    if len(named) == 1:
+        return open_prepared(text)
+    parts = tuple(open_prepared(path) for path, _ in named)
     for part in parts[1:]:
         for name in ("length", "vocab_size", "layout", "special_ids"):
             ours, theirs = getattr(parts[0], name), getattr(part, name)
@@ -153,4 +165,4 @@ def open_data(text):
         origins = [data.preparation["origin"]["tokenizer_sha256"] for data in (parts[0], part)]
         if origins[0] != origins[1]:
             raise UserError(f"{part.path}: made with another tokenizer than {parts[0].path}: they cannot be mixed")
-    return Mixture(tuple(parts), tuple(weights))
+    return Mixture(parts, tuple(weight for _, weight in named))

@@ -23,11 +23,11 @@ from bert_jax.data.records import Layout
 from bert_jax.data.report import make_report
 from bert_jax.data.stages import MEGABYTE, RUNNERS, make_shards
 from bert_jax.errors import UserError
-from bert_jax.text.documents import SEPARATORS, Source, find_files, parse_source
+from bert_jax.text.documents import ON_ERROR, SEPARATORS, Source, check_weights, find_files, parse_source
 from bert_jax.text.sources.storage import open_file
 from bert_jax.text.tokenizer import load_tokenizer
 
-ON_ERROR = ("fail", "skip")
+VERSIONS = ("numpy", "tokenizers", "sentencex", "array_record")
 PART_BYTES = 64 * MEGABYTE  # larger files are read in parts, by several workers
 
 
@@ -107,7 +107,7 @@ def prepare(config, log=lambda line: None):
     sources = [
         parse_source(source, config.text_field) if isinstance(source, str) else source for source in config.sources
     ]
-    _check_weights(sources)
+    check_weights(sources)
     files = find_files(sources, PART_BYTES, config.separator)
     tokenizer = load_tokenizer(config.tokenizer, config.lower_case, config.strip_accents, config.fast)
     out, origin = Path(config.out), _origin(config, sources, files, tokenizer)
@@ -127,14 +127,8 @@ def prepare(config, log=lambda line: None):
     return storage.open_prepared(out)
 
 
-def _check_weights(sources):
-    without = [source.path for source in sources if source.weight is None]
-    if 0 < len(without) < len(sources):
-        raise UserError(f"source {without[0]} has no weight, others have: expected a weight for each, or for none")
-
-
 def _origin(config, sources, files, tokenizer):
-    """Everything that decides the output: settings, and the sha256 of each file of text and of the tokenizer."""
+    """Everything that decides the output: settings, versions, the sha256 of each file of text and of the tokenizer."""
     with tempfile.TemporaryDirectory() as folder:
         tokenizer.save(folder)
         of_tokenizer = {path.name: digest for path, digest in _digests(Path(folder).iterdir())}
@@ -144,6 +138,7 @@ def _origin(config, sources, files, tokenizer):
         "settings": config.settings() | {"languages": list(config.languages), "readings": readings},
         "sources": [{"path": path, "sha256": digest} for path, digest in _digests(paths)],
         "tokenizer_sha256": of_tokenizer,
+        "versions": {name: metadata.version(name) for name in VERSIONS},
     }
 
 
@@ -169,7 +164,6 @@ def _finish(config, sources, folder, tokenizer, tallies, report, origin):
         "length": config.length,
         "vocab_size": tokenizer.size,
         "special_ids": {role: int(getattr(tokenizer, f"{role}_id")) for role in roles},
-        "versions": {name: metadata.version(name) for name in ("numpy", "tokenizers", "sentencex", "array_record")},
         "origin": origin,
     }
     layout = Layout(example_fields(config.examples, tokenizer.size))

@@ -85,7 +85,10 @@ def make_shards(config, sources, files, origin, folder, tokenizer, log):
         sizes = [sum(file.size for file in task.files) for task in read_tasks]
         digest_of = {source["path"]: source["sha256"] for source in origin["sources"]}
         # What could not be read does not belong into the key: a task without such text gives the same either way.
-        keys = [key_of(replace(t, skip_errors=False), [digest_of[file.path] for file in t.files]) for t in read_tasks]
+        keys = [
+            key_of(origin["versions"], replace(task, skip_errors=False), [digest_of[file.path] for file in task.files])
+            for task in read_tasks
+        ]
         fits = lambda result: result.is_whole() and (config.on_error == "skip" or not result.skipped)  # noqa: E731
         progress = Progress("reading", sizes, log)
         read = dict(journal.run(run_all, "read", spill, read_tasks, keys, progress, fits))
@@ -112,7 +115,7 @@ def make_shards(config, sources, files, origin, folder, tokenizer, log):
             sentence_sample_limit=min(int(made.text.sentence_sample_share * WHOLE), WHOLE - 1),
         )  # fmt: skip
         tasks = [replace(template, block=block) for block in blocks]
-        common = key_of(replace(template, block=None), origin["tokenizer_sha256"])
+        common = key_of(origin["versions"], replace(template, block=None), origin["tokenizer_sha256"])
         keys = [key_of(common, block) for block in blocks]
         fits = lambda result: result.is_whole(work)  # noqa: E731
         progress = Progress("preparing", sizes, log)

@@ -79,7 +79,7 @@ def sections(run):
     if run.data:
         yield "<h2>Data</h2>"
     seen = {}
-    for number, record in enumerate(run.data, 1):
+    for number, record in ((number, record) for number, records in enumerate(run.data, 1) for record in records):
         if record.path in seen:
             yield f"<h3>Phase {number}: the data of phase {seen[record.path]} again</h3>"
             continue

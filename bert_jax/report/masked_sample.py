@@ -1,16 +1,15 @@
 """Some rows of prepared data, drawn and masked as training would mask them: what the report shows of the examples."""
 
 from dataclasses import dataclass
-from functools import partial
 
 import jax
 import numpy as np
 
 from bert_jax.data.kinds import LABELS
-from bert_jax.data.masking import MaskingConfig, mask_tokens, max_predictions_for
+from bert_jax.data.masking import MaskingConfig, max_predictions_for
 from bert_jax.data.storage import SplitReader, open_prepared
 from bert_jax.randomness import Purpose, row_keys
-from bert_jax.step import Vocabulary
+from bert_jax.step import Vocabulary, mask_rows
 from bert_jax.text.tokenizer import Tokenizer, load_tokenizer
 
 ROWS = 10
@@ -66,24 +65,9 @@ def draw_sample(folder, masking=None):
 
 
 def _mask(masking, columns, indices, vocabulary):
-    optional = {}
-    if masking.unit != "token" and vocabulary.word_starts is not None:
-        optional["word_starts"] = np.array(vocabulary.word_starts, bool)
-    mask = partial(
-        mask_tokens,
-        masking,
-        pad_id=vocabulary.pad_id,
-        mask_id=vocabulary.mask_id,
-        special_ids=vocabulary.special_ids,
-        ordinary_ids=np.array(vocabulary.ordinary_ids, np.int32),
-        **optional,
-    )
-    segments = columns.get("segment_ids")
-    masked = jax.jit(lambda ids, keys, segments: mask(ids, keys, segment_ids_BxL=segments))(
-        columns["input_ids"].astype(np.int32),
-        row_keys(SEED, Purpose.TRAIN_MASKS, indices.astype(np.uint32)),
-        None if segments is None else segments.astype(np.int32),
-    )
+    batch = {name: columns[name].astype(np.int32) for name in ("input_ids", "segment_ids") if name in columns}
+    keys = row_keys(SEED, Purpose.TRAIN_MASKS, indices.astype(np.uint32))
+    masked = jax.jit(lambda batch, keys: mask_rows(masking, vocabulary, batch, keys))(batch, keys)
     return {name: np.asarray(values) for name, values in masked.items()}
 
 

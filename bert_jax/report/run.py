@@ -1,11 +1,13 @@
 """What a run leaves of itself, read back for its report: metrics, config, data reports and sample predictions."""
 
 import dataclasses
+import functools
 import math
 
 from etils import epath
 
 from bert_jax.config import PretrainConfig, from_mapping
+from bert_jax.data.mixture import split_data
 from bert_jax.errors import UserError
 from bert_jax.report.prepared import DataRecord, read_data
 from bert_jax.report.read import LARGEST, is_figure, mapping_at, read_json
@@ -24,7 +26,7 @@ class RunRecord:
     bad: list[dict]
     raw_config: dict  # as in config.json
     config: PretrainConfig | None  # None where config.json is missing or not understood
-    data: list[DataRecord]  # of each phase
+    data: list[list[DataRecord]]  # of each phase: of its data set, or of those that it mixes
     predictions: list[tuple[str, list]]  # text, and for each mask its (token, probability)s
     summary: dict
     notes: list[str]  # in words, what is missing or damaged
@@ -47,8 +49,10 @@ class RunRecord:
     def references(self):
         """Of some figures what a model reaches that has learnt frequencies only: figure -> phase -> value."""
         heights = {name: {} for name in ("mlm_loss", "nsp_loss", "nsp_accuracy", "sop_loss", "sop_accuracy")}
-        for phase, data in enumerate(self.data, 1):
-            heldout = mapping_at(data.report, "splits", "validation")
+        for phase, records in enumerate(self.data, 1):
+            if len(records) > 1:  # what a mixture reaches is no mean of what its parts do
+                continue
+            heldout = mapping_at(records[0].report, "splits", "validation")
             if is_figure(entropy := heldout.get("unigram_entropy")):
                 heights["mlm_loss"][phase] = entropy
             for head, labels in (("nsp", ("next", "random")), ("sop", ("in_order", "swapped"))):
@@ -114,12 +118,20 @@ def _clean(line):
 
 
 def _data_of_phases(phases):
-    """A DataRecord of each phase, its examples masked as that phase masks; one for phases that agree in both."""
-    read = {}
-    for phase in phases:
-        if (phase.data, phase.masking) not in read:
-            read[phase.data, phase.masking] = read_data(phase.data, phase.masking)
-    return [read[phase.data, phase.masking] for phase in phases]
+    """DataRecords of each phase, their examples masked as that phase masks; read once for phases that agree in both."""
+
+    @functools.cache
+    def read(folder, masking):
+        return read_data(folder, masking)
+
+    return [[read(folder, phase.masking) for folder, _ in _folders(phase.data)] for phase in phases]
+
+
+def _folders(data):
+    try:
+        return split_data(data)
+    except UserError:  # nothing that a run could have read: shown as it is
+        return [(data, None)]
 
 
 def _typed(raw_config, notes):

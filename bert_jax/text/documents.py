@@ -12,7 +12,6 @@ A document longer than a training example is cut by the preparation, at a token,
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 
 from bert_jax.errors import UserError
 from bert_jax.text.sources.book import read_book
@@ -21,12 +20,31 @@ from bert_jax.text.sources.cut import cut_file
 from bert_jax.text.sources.find import find_source_files
 from bert_jax.text.sources.mediawiki import read_mediawiki
 from bert_jax.text.sources.plain import read_jsonl, read_text
-from bert_jax.text.sources.source import KINDS, Source, TextFile, parse_source, raise_user_error, require_whole
+from bert_jax.text.sources.source import (
+    KINDS,
+    Source,
+    TextFile,
+    check_weights,
+    parse_source,
+    raise_user_error,
+    require_whole,
+)
 from bert_jax.text.sources.wikiextractor import read_wikiextractor
 
 SEPARATORS = ("blank_line", "file", "line")
+ON_ERROR = ("fail", "skip")  # what a verb does with what cannot be read
 
-__all__ = ["KINDS", "SEPARATORS", "Source", "TextFile", "find_files", "parse_source", "read_documents"]
+__all__ = [
+    "KINDS",
+    "ON_ERROR",
+    "SEPARATORS",
+    "Source",
+    "TextFile",
+    "check_weights",
+    "find_files",
+    "parse_source",
+    "read_documents",
+]
 
 
 def find_files(
@@ -55,7 +73,6 @@ def find_files(
 def read_documents(
     file: TextFile,
     separator: str = "blank_line",
-    text_field: str | None = None,
     chunk_bytes: int = CHUNK_BYTES,
     on_error: Callable[[str], None] | None = None,
 ) -> Iterator[str]:
@@ -63,15 +80,12 @@ def read_documents(
 
     separator: of text files only. Newlines inside a document are kept, whitespace-only documents of text files are
     dropped. A record or article whose text is empty yields an empty document, so that whoever counts can count it.
-    text_field: overrides file.column.
     on_error: called with one line for each thing that cannot be read (a line that is not UTF-8, a record without text,
     a damaged page, the rest of a truncated archive, a file that is no text), which is then skipped. Without it that
     line is raised as UserError. It names the file and the offset, line or record. An unknown column is always raised.
     """
     _check_separator(separator)
     report = on_error or raise_user_error
-    if text_field is not None:
-        file = replace(file, column=text_field)
     if file.kind == "text":
         if separator == "file":
             require_whole(file)

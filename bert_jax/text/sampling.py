@@ -3,13 +3,12 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from bert_jax.errors import UserError
-from bert_jax.text.documents import Source, TextFile, read_documents
+from bert_jax.text.documents import Source, TextFile, check_weights, read_documents
+from bert_jax.text.sources.find import COMPRESSED_SUFFIXES
 
 PIECE_BYTES = 64_000  # the longest run of one document that a sample takes: many documents tell more than one
 
 # How many bytes of text a stored byte gives, roughly; what is wrong with it makes the sample smaller, never larger.
-COMPRESSED_SUFFIXES = (".gz", ".bz2", ".xz", ".lzma", ".zst")
 COMPRESSED_EXPANSION = 3.0
 EXPANSION = {"parquet": 2.0}
 
@@ -39,9 +38,7 @@ def set_quotas(
     if not any(weights):
         limits = [float("inf") if sample_bytes is None else wanted * size / total for size in sizes]
     else:
-        if None in weights:
-            path = sources[weights.index(None)].path
-            raise UserError(f"source {path} has no weight, others have: expected a weight for each, or for none")
+        check_weights(sources)
         held = [
             sum(size for size, file in zip(sizes, files, strict=True) if file.source == i) for i in range(len(sources))
         ]

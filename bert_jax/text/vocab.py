@@ -10,7 +10,7 @@ import numpy as np
 from bert_jax.errors import UserError
 from bert_jax.text.byte_level import byte_level_splitter, train_byte_level
 from bert_jax.text.counts import count_words, default_workers, split_words
-from bert_jax.text.documents import SEPARATORS, find_files, parse_source
+from bert_jax.text.documents import ON_ERROR, SEPARATORS, find_files, parse_source
 from bert_jax.text.output import write_once
 from bert_jax.text.sampling import set_quotas
 from bert_jax.text.sentencepiece_trainer import train_sentencepiece
@@ -68,9 +68,7 @@ def add_source_arguments(parser, required: bool):
     )
     parser.add_argument("--separator", choices=SEPARATORS, default="blank_line", help="what ends a document")
     parser.add_argument("--text_field", default="text", help="field or column that holds the text, if not 'text'")
-    parser.add_argument(
-        "--on_error", choices=("fail", "skip"), default="fail", help="skip: leave out what is unreadable"
-    )
+    parser.add_argument("--on_error", choices=ON_ERROR, default="fail", help="skip: leave out what is unreadable")
     parser.add_argument("--workers", type=int, default=default_workers(), help="processes (default: the cores)")
 
 

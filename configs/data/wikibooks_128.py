@@ -10,17 +10,8 @@ Deviations from the paper: BookCorpus is no longer distributed; docs/data.md say
 changes. A source that has less text than its weight asks for is taken whole, and of the other documents are left out.
 """
 
-from ml_collections import ConfigDict
+from bert_jax.recipes import wikibooks
 
 
 def get_config(arg=""):
-    if arg not in ("", "debug"):
-        raise ValueError(f"argument {arg!r}: expected debug or none")
-    return ConfigDict(
-        {
-            "sources": ("tfds:wikipedia/20230601.en,weight=2.5", "tfds:pg19,weight=0.8,column=book_text"),
-            "kind": "pairs",
-            "length": 128,
-            "passes": 2 if arg == "debug" else 10,
-        }
-    )
+    return wikibooks(128, arg)

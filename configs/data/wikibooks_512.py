@@ -7,17 +7,8 @@ Sources and deviations from the paper: see wikibooks_128.py. Articles of Wikiped
 often than not: --kind=packed --pieces=pairs fills the padding, at the price of another distribution of rows.
 """
 
-from ml_collections import ConfigDict
+from bert_jax.recipes import wikibooks
 
 
 def get_config(arg=""):
-    if arg not in ("", "debug"):
-        raise ValueError(f"argument {arg!r}: expected debug or none")
-    return ConfigDict(
-        {
-            "sources": ("tfds:wikipedia/20230601.en,weight=2.5", "tfds:pg19,weight=0.8,column=book_text"),
-            "kind": "pairs",
-            "length": 512,
-            "passes": 2 if arg == "debug" else 10,
-        }
-    )
+    return wikibooks(512, arg)

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -48,3 +49,42 @@ def test_local_preparation_does_not_import_beam():
     program = "import sys, bert_jax.data.prepare; print('apache_beam' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+def test_progress_is_told_while_the_pipeline_runs(prepare_text, monkeypatch):
+    """A block that takes longer than the time between two looks, and results that come one by one."""
+    from bert_jax.data import beam, stages, workers
+
+    def slowly(task, write_block=stages.write_block):
+        time.sleep(0.3)
+        return write_block(task)
+
+    monkeypatch.setattr(beam, "SECONDS_BETWEEN_LOOKS", 0.05)
+    monkeypatch.setattr(workers, "SECONDS_BETWEEN_LINES", 0.0)
+    monkeypatch.setattr(stages, "write_block", slowly)
+    lines = []
+    prepare_text(corpus(np.random.default_rng(0), 100), runner="beam", log=lines.append, **SETTINGS)
+    told = [line for line in lines if line.startswith("preparing") and "s left" in line]
+    assert len(told) >= 3
+
+
+def test_a_preparation_that_beam_did_not_finish_goes_on_without_it(prepare_text, monkeypatch):
+    from bert_jax.data import stages
+
+    text, calls = corpus(np.random.default_rng(0), 100), []
+
+    def failing(task, write_block=stages.write_block):
+        calls.append(task.block.index)
+        if len(calls) > 2:
+            raise UserError("stopped")
+        return write_block(task)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(stages, "write_block", failing)
+        with pytest.raises(UserError, match="stopped"):
+            prepare_text(text, runner="beam", **SETTINGS)
+    lines = []
+    resumed = prepare_text(text, log=lines.append, **SETTINGS)
+    assert any("MB of it earlier" in line for line in lines if line.startswith("preparing"))
+    whole = files_of(prepare_text(text, "whole", **SETTINGS).path)
+    assert files_of(resumed.path) | {"preparation.json": b""} == whole | {"preparation.json": b""}

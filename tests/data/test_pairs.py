@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from bert_jax.data import pairs as pairing
-from bert_jax.data.examples import Account, Rows, assemble, make_block
+from bert_jax.data.examples import Account, Rows, assemble, make_block, segment_ids, token_types
 from bert_jax.text.sentences import split_sentences
 from tests.data.blocks import block_of, corpora
 from tests.data.reference_pairs import RandomChoices, paper_pairs, truncate
@@ -174,7 +174,8 @@ def test_rows_are_cls_a_sep_b_sep_padding():
     ids = (block.ids + 1000).astype(np.uint16)
     pairs, _ = pairing.make_pairs(block, LENGTH, 0.5, 3, np.random.default_rng(0))
     rows = Rows(pairing.as_pieces(pairs), np.arange(len(pairs) + 1))
-    input_ids, types, segments = assemble(ids, rows, LENGTH, cls_id=7, sep_id=8, pad_id=9)
+    input_ids = assemble(ids, rows, LENGTH, cls_id=7, sep_id=8, pad_id=9)
+    types, segments = token_types(rows, LENGTH), segment_ids(rows, LENGTH)
     assert input_ids.dtype == np.uint16 and types.dtype == segments.dtype == np.uint8
     for i in range(len(pairs)):
         a = ids[pairs.a_start[i] : pairs.a_start[i] + pairs.a_length[i]].tolist()

@@ -57,6 +57,10 @@ def test_two_data_sets_are_mixed_by_weight(tmp_path, capsys):
     assert run_here("pretrain", *flags(phases__phase1__data=mixed), f"--workdir={tmp_path / 'run'}") == 0
     assert "75.0% from" in capsys.readouterr().out
     assert np.isfinite(metrics(tmp_path / "run", "heldout")[-1]["loss"])
+    assert run_here("report", f"--workdir={tmp_path / 'run'}") == 0
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert all(f"Phase 1: <code>{data}</code>" in page for data in (prepared(), prepared(documents=40)))
+    assert "moved or removed" not in page
     capsys.readouterr()
     other = mixed.replace("weight=3", "weight=2")
     assert run_here("pretrain", *flags(phases__phase1__data=other), f"--workdir={tmp_path / 'run'}") == 2

@@ -3,6 +3,7 @@
 import json
 import os
 import tracemalloc
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -89,7 +90,7 @@ def test_json_lines(tmp_path):
     for chunk in (1, 13, 1 << 20):
         assert list(read_documents(file, chunk_bytes=chunk)) == ["one\n\n\ntwo", "", "\u4e2d\U0001f600"]
     named = write(tmp_path / "b.json-lines", '{"body": "x"}')
-    assert list(read_documents(named, text_field="body")) == ["x"]
+    assert list(read_documents(replace(named, column="body"))) == ["x"]
 
 
 @pytest.mark.parametrize(

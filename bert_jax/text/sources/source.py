@@ -3,7 +3,7 @@
 import math
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from bert_jax.errors import UserError
@@ -83,6 +83,13 @@ def parse_source(text: str, column: str = "text") -> Source:
     return Source(path, weight, kind, options.get("column", column), options.get("split", "train"))
 
 
+def check_weights(sources: Sequence[Source]) -> None:
+    """Raises UserError where some sources have a weight and others have none."""
+    without = [source.path for source in sources if source.weight is None]
+    if 0 < len(without) < len(sources):
+        raise UserError(f"source {without[0]} has no weight, others have: expected a weight for each, or for none")
+
+
 def require_whole(file: TextFile) -> None:
     """Raises UserError for a part of a file that is read as one document."""
     if file.is_part:
@@ -92,6 +99,11 @@ def require_whole(file: TextFile) -> None:
 def raise_user_error(message: str) -> None:
     """The Report of whoever wants to stop at the first thing that cannot be read."""
     raise UserError(message)
+
+
+def one_line(error: Exception) -> str:
+    """What a library says, short enough for a message of ours."""
+    return " ".join(str(error).split())[:200]
 
 
 def _weight(value: str, text: str) -> float:

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 from bert_jax.errors import UserError
 from bert_jax.text.sources import storage
 from bert_jax.text.sources.lines import clean_document
-from bert_jax.text.sources.source import Report, TextFile
+from bert_jax.text.sources.source import Report, TextFile, one_line
 
 ROWS = 256  # a batch of the longest articles is still only some megabytes
 ARROW_FILE_MAGIC = b"ARROW1"
@@ -27,7 +27,7 @@ def read_parquet(file: TextFile, report: Report) -> Iterator[str]:
                 batches = table.iter_batches(ROWS, row_groups=[group], columns=[file.column])
                 yield from _texts(batches, f"{file.path}, row group {group}", file.column, report)
     except (pa.ArrowException, OSError) as error:
-        report(f"{file.path}: is no readable Parquet file ({_one_line(error)})")
+        report(f"{file.path}: is no readable Parquet file ({one_line(error)})")
 
 
 def read_arrow(file: TextFile, report: Report) -> Iterator[str]:
@@ -36,7 +36,7 @@ def read_arrow(file: TextFile, report: Report) -> Iterator[str]:
         with storage.open_file(file.path) as stream:
             yield from _texts(_arrow_batches(stream, file), file.path, file.column, report)
     except (pa.ArrowException, OSError) as error:
-        report(f"{file.path}: is no readable Arrow file ({_one_line(error)})")
+        report(f"{file.path}: is no readable Arrow file ({one_line(error)})")
 
 
 def parquet_row_groups(path: str) -> list[int]:
@@ -88,7 +88,7 @@ def _texts(batches: Iterator[pa.RecordBatch], where: str, column: str, report: R
         try:
             batch = next(batches, None)
         except (pa.ArrowException, OSError) as error:
-            return report(f"{where}: is damaged after row {row} ({_one_line(error)})")
+            return report(f"{where}: is damaged after row {row} ({one_line(error)})")
         if batch is None:
             return
         for value in batch.column(batch.schema.get_field_index(column)):
@@ -105,7 +105,3 @@ def _text(value: pa.Scalar, where: str, report: Report) -> Iterator[str]:
         yield clean_document(text)
     except UnicodeDecodeError as error:
         report(f"{where}: byte {error.object[error.start]:#04x} at offset {error.start} of it is not UTF-8")
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())[:200]

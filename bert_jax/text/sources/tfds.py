@@ -15,7 +15,7 @@ from bert_jax.errors import UserError
 from bert_jax.text.sources import storage
 from bert_jax.text.sources.compressed import CHUNK_BYTES
 from bert_jax.text.sources.lines import clean_document
-from bert_jax.text.sources.source import TFDS_PREFIX, Report, Source, TextFile
+from bert_jax.text.sources.source import TFDS_PREFIX, Report, Source, TextFile, one_line
 
 FEATURES, INFO = "features.json", "dataset_info.json"
 DATA_VARIABLE = "TFDS_DATA_DIR"
@@ -194,7 +194,7 @@ def _array_record_reader(path: str):
     try:
         return ArrayRecordReader(path, options="readahead_buffer_size:0", file_reader_buffer_size=CHUNK_BYTES)
     except RuntimeError as error:
-        raise UserError(f"{path}: is no readable ArrayRecord file ({_one_line(error)})") from error
+        raise UserError(f"{path}: is no readable ArrayRecord file ({one_line(error)})") from error
 
 
 def _array_records(file: TextFile, report: Report) -> Iterator[tuple[int, bytes]]:
@@ -202,7 +202,7 @@ def _array_records(file: TextFile, report: Report) -> Iterator[tuple[int, bytes]
         reader = _array_record_reader(file.path)
         stop = reader.num_records() if file.stop is None else file.stop
     except (RuntimeError, UserError) as error:
-        return report(str(error) if isinstance(error, UserError) else f"{file.path}: is damaged ({_one_line(error)})")
+        return report(str(error) if isinstance(error, UserError) else f"{file.path}: is damaged ({one_line(error)})")
     damage: list[str] = []
 
     def note(message: str) -> None:
@@ -215,7 +215,7 @@ def _array_records(file: TextFile, report: Report) -> Iterator[tuple[int, bytes]
         reader.close()
     except RuntimeError as error:  # said again; or for the first time, where the table of records is damaged
         if not damage:
-            report(f"{file.path}: is damaged ({_one_line(error)})")
+            report(f"{file.path}: is damaged ({one_line(error)})")
 
 
 def _batch(reader, start: int, stop: int, path: str, report: Report) -> Iterator[tuple[int, bytes]]:
@@ -225,7 +225,7 @@ def _batch(reader, start: int, stop: int, path: str, report: Report) -> Iterator
         return
     except RuntimeError as error:
         if stop - start == 1:
-            return report(f"{path}, record {start}: is damaged ({_one_line(error)})")
+            return report(f"{path}, record {start}: is damaged ({one_line(error)})")
     for number in range(start, stop):
         yield from _batch(reader, number, number + 1, path, report)
 
@@ -268,7 +268,3 @@ def _read_json(path: str) -> dict:
             return json.load(stream)
     except (OSError, ValueError) as error:
         raise UserError(f"{path}: is not readable as JSON ({error})") from error
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())[:200]
