@@ -22,12 +22,11 @@ PEAK_FLOPS = {
 }
 
 
-def forward_flops(model, rows, length, predictions):
+def forward_flops(model, rows, length, predictions, pieces=1):
     """FLOPs of one forward pass of `rows` rows with the pretraining heads.
 
-    Attention counts all length x length scores, in packed rows too: so many are computed. One sentence label counts a
-    row, packed or not: more of them are less than a thousandth. The vocabulary counts without padded rows, as those do
-    no work for the model.
+    `pieces`: slots of sentence labels in a packed row. Attention counts all length x length scores, in packed rows too:
+    so many are computed. The vocabulary counts without padded rows, as those do no work for the model.
     """
     per_token = model.layers * (
         8 * model.hidden**2  # query, key, value, out
@@ -35,13 +34,13 @@ def forward_flops(model, rows, length, predictions):
         + 4 * length * model.hidden  # scores and mixing
     )
     per_prediction = 2 * model.hidden**2 + 2 * model.hidden * model.vocab_size
-    per_row = 2 * model.hidden**2 + 4 * model.hidden if model.sentence_head != "none" else 0  # pooler, sentence head
-    return rows * (length * per_token + predictions * per_prediction + per_row)
+    per_piece = 2 * model.hidden**2 + 4 * model.hidden if model.sentence_head != "none" else 0  # pooler, sentence head
+    return rows * (length * per_token + predictions * per_prediction + pieces * per_piece)
 
 
-def step_flops(model, rows, length, predictions):
+def step_flops(model, rows, length, predictions, pieces=1):
     """FLOPs of one optimizer update: forward and backward."""
-    return 3 * forward_flops(model, rows, length, predictions)
+    return 3 * forward_flops(model, rows, length, predictions, pieces)
 
 
 def peak_flops(device, size=1024, rounds=4):

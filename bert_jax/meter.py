@@ -9,6 +9,7 @@ import numpy as np
 from bert_jax import flops, losses
 from bert_jax.errors import UserError
 from bert_jax.runlog import in_words
+from bert_jax.step import SENTENCE_LABELS
 
 STEPS_BEFORE_SPEED = 5  # the first steps of a process are slower; after so many its speed is told
 
@@ -25,7 +26,10 @@ class Meter:
         self._devices = mesh.size
         self._peak, self._peak_source = flops.peak_flops(jax.local_devices()[0])
         c = phase.config
-        self.step_flops = flops.step_flops(config.model, c.batch_size, c.length, c.masking.max_predictions)
+        slots = [field.size for field in phase.data.layout.fields if field.name in SENTENCE_LABELS.values()]
+        self.step_flops = flops.step_flops(
+            config.model, c.batch_size, c.length, c.masking.max_predictions, pieces=max(slots, default=1)
+        )
         self._steps_read = 0
         self.open_window()
 
