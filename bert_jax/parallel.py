@@ -23,7 +23,7 @@ BATCH_AXES = ("data", "fsdp")
 # Heads are an axis of their own: splitting a fused head x size axis would split heads in the middle.
 # Parameters under layers/ have a leading layer axis, which is never split.
 SHARDING_RULES = [
-    (r"embeddings/word/embedding", P(None, "fsdp")),
+    (r"(embeddings/word|mlm/decoder)/embedding", P(None, "fsdp")),
     (r"embeddings/(position|token_type)/embedding", P()),
     (r"layers/attention/(query|key|value)/kernel", P(None, "fsdp", "tensor", None)),
     (r"layers/attention/(query|key|value)/bias", P(None, "tensor", None)),
@@ -33,8 +33,8 @@ SHARDING_RULES = [
     (r"layers/ffn/down/kernel", P(None, "tensor", "fsdp")),
     (r"layers/(attention/out|ffn/down)/bias", P()),
     (r"(pooler/dense|mlm/transform)/kernel", P("fsdp", None)),
-    (r"nsp/dense/kernel", P()),
-    (r"(pooler/dense|nsp/dense|mlm/transform)/bias|mlm/bias", P()),
+    (r"(nsp|task)/dense/kernel", P()),
+    (r"(pooler/dense|nsp/dense|task/dense|mlm/transform)/bias|mlm/bias", P()),
     (r"(embeddings|layers/attention|layers/ffn|mlm)/norm/(scale|bias)", P()),
 ]
 

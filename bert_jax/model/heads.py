@@ -11,7 +11,7 @@ from bert_jax.model import encoder, layers
 from bert_jax.model.presets import ComputeConfig
 
 # What has padded rows (EncoderConfig.vocab_multiple), and with it the optimizer's moments; a regex over paths.
-PADDED_ROWS = r"(.*/)?(embeddings/word/embedding|mlm/bias)"
+PADDED_ROWS = r"(.*/)?(embeddings/word/embedding|mlm/bias|mlm/decoder/embedding)"
 
 
 class Pooler(nnx.Module):
@@ -25,7 +25,7 @@ class Pooler(nnx.Module):
 
 
 class MlmHead(nnx.Module):
-    """Vocabulary logits of gathered positions: projection, activation, norm, then the tied word embeddings.
+    """Vocabulary logits of gathered positions: projection, activation, norm, then the tied word embeddings or a table of its own.
 
     The logit of a padded row is -inf: its probability is 0, no gradient reaches it, and it as a label has no finite
     loss.
@@ -36,10 +36,13 @@ class MlmHead(nnx.Module):
         self.transform = layers.linear(config, compute, config.hidden, config.hidden, rngs=rngs)
         self.norm = layers.layer_norm(config, compute, rngs=rngs)
         self.bias = nnx.Param(jnp.zeros(config.padded_vocab_size))
+        if not config.tied_decoder:
+            self.decoder = layers.embed(config, config.vocab_size, padded_rows=config.padded_vocab_size, rngs=rngs)
 
     def __call__(self, hidden_BxPxD, word_embedding_VxD):
         x_BxPxD = self.norm(layers.activation(self.config.activation)(self.transform(hidden_BxPxD)))
-        decoder_VxD = word_embedding_VxD.astype(layers.dtype_of(self.compute))
+        decoder_VxD = word_embedding_VxD if self.config.tied_decoder else self.decoder.embedding[...]
+        decoder_VxD = decoder_VxD.astype(layers.dtype_of(self.compute))
         logits = jnp.einsum("bpd,vd->bpv", x_BxPxD, decoder_VxD, preferred_element_type=jnp.float32)
         # In the bias, not in the logits: choosing among these would keep another copy of them.
         is_token_V = jnp.arange(logits.shape[-1]) < self.config.vocab_size

@@ -33,6 +33,8 @@ class EncoderConfig:
     # The word embeddings and the MLM bias have rows up to a multiple of this: the added ones are 0, stand for no token,
     # are never predicted, stay 0 and count as no parameters. 128 is the width of a TPU's matrix unit; 1 adds none.
     vocab_multiple: int = 128
+    # Whether the MLM head's decoder is the table of word embeddings; otherwise it has one of its own.
+    tied_decoder: bool = True
 
     def __post_init__(self):
         whole = ("vocab_size", "hidden", "layers", "heads", "ffn", "max_positions", "segment_types", "vocab_multiple")
