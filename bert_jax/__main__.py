@@ -13,6 +13,7 @@ VERBS = {
     "vocab extend": ("bert_jax.text.extend", "add words to a vocabulary"),
     "prepare": ("bert_jax.prepare", "turn text into training examples"),
     "pretrain": ("bert_jax.pretrain", "pretrain an encoder; run again to resume"),
+    "import": ("bert_jax.convert.importing", "make a checkpoint of a Hugging Face or Google model"),
     "predict": ("bert_jax.predict", "predict from a checkpoint"),
     "report": ("bert_jax.report.write", "write a run's report as one HTML file"),
 }

@@ -147,6 +147,11 @@ class Checkpoints:
         do not fit.
         """
         folder = self.folder / str(step)
+        if not (folder / "optimizer").exists():
+            raise UserError(
+                f"checkpoint {folder} holds weights alone and cannot be resumed: start from it in another folder, "
+                f"--config.init_from={folder.parent.parent}"
+            )
         optimizer = {name: shapes[name] for name in ("opt_state", "step", "examples")}
         wanted = {"params": shapes["params"], "optimizer": optimizer}
         _check_fit(folder, wanted, resizable)
@@ -154,6 +159,21 @@ class Checkpoints:
         items = {name: ocp.args.StandardRestore(tree, strict=resizable is None) for name, tree in wanted.items()}
         restored = self._orbax.restore(folder, args=ocp.args.Composite(**items))
         return {"params": restored["params"], **restored["optimizer"]}
+
+
+def save_weights(workdir, params, record):
+    """Writes a checkpoint of parameters alone, workdir/checkpoints/<record["step"]>: `restore_params` reads it, and no
+    training resumes from it. The folder must not exist; it is there whole or not at all."""
+    folder = _absolute(workdir) / "checkpoints" / str(record["step"])
+    partial = folder.with_name(folder.name + ".partial")
+    with _writing(folder):
+        if partial.exists():
+            partial.rmtree()
+        partial.mkdir(parents=True)
+        with ocp.Checkpointer(ocp.StandardCheckpointHandler()) as writer:
+            writer.save(partial / "params", args=ocp.args.StandardSave(params))
+        _write_manifest(partial, record)
+        partial.rename(folder)
 
 
 def restore_params(folder):
@@ -230,6 +250,12 @@ def find_damage(folder):
         if _sha256(folder / name) != digest:
             return f"the file {name} differs from its manifest"
     return None
+
+
+def is_run(folder):
+    """Whether a folder is a run's workdir, its `checkpoints`, or one of its checkpoints."""
+    folder = epath.Path(folder)
+    return (folder / "checkpoints").is_dir() or folder.name == "checkpoints" or (folder / MANIFEST).exists()
 
 
 def resolve(path):

@@ -47,6 +47,8 @@ class PretrainConfig:
     """All settings of `bert-jax pretrain`."""
 
     seed: int = 0
+    # A model whose weights the run starts from, a checkpoint of ours or a Hugging Face folder; '' draws them.
+    init_from: str = ""
     platform: str = ""  # refuse to run on another kind of device than this: cpu, gpu or tpu
     model: EncoderConfig = EncoderConfig()
     compute: ComputeConfig = ComputeConfig()
@@ -96,7 +98,7 @@ class PretrainConfig:
 
 def to_config_dict(settings):
     """The dataclass as a ConfigDict; a tuple of phases becomes phase1, phase2, ..."""
-    if isinstance(settings, tuple):
+    if isinstance(settings, tuple) and any(map(dataclasses.is_dataclass, settings)):
         return ConfigDict({f"phase{n}": to_config_dict(phase) for n, phase in enumerate(settings, 1)})
     if not dataclasses.is_dataclass(settings):
         return settings
@@ -121,6 +123,9 @@ def unknown_key(name, known):
 def _convert(kind, value, path):
     if dataclasses.is_dataclass(kind):
         return from_mapping(kind, value, path)
+    if typing.get_origin(kind) is tuple and not dataclasses.is_dataclass(typing.get_args(kind)[0]):
+        values = value if isinstance(value, (tuple, list)) else (value,)
+        return tuple(_convert(typing.get_args(kind)[0], one, path) for one in values)
     if typing.get_origin(kind) is tuple:
         names = sorted(value, key=lambda name: int(re.sub(r"\D", "", name) or 0))
         if names != [f"phase{n}" for n in range(1, len(names) + 1)]:

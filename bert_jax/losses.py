@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Int
 
-HEADS = ("mlm", "nsp", "sop")
+HEADS = ("mlm", "nsp", "sop", "task")
 
 
 def mlm_sums(
@@ -22,7 +22,7 @@ def mlm_sums(
     may be anything (-100 too). A label of positive weight outside [0, V) makes the loss NaN instead of being clamped;
     one whose logit is -inf, as of a padded vocabulary's added rows, makes it infinite.
     """
-    return _head_sums("mlm", logits_BxPxV, labels_BxP, weights_BxP)
+    return class_sums("mlm", logits_BxPxV, labels_BxP, weights_BxP)
 
 
 def sentence_sums(
@@ -33,10 +33,13 @@ def sentence_sums(
     Label 1 says of head nsp that the second part is random, of sop that the parts are swapped. A weight of 0 leaves out
     a row that only fills the batch, or a piece that a row has not.
     """
-    return _head_sums(head, logits, labels, weights)
+    return class_sums(head, logits, labels, weights)
 
 
-def _head_sums(head, logits, labels, weights):
+def class_sums(
+    head: str, logits: Float[ArrayLike, "*B C"], labels: Int[ArrayLike, "*B"], weights: Float[ArrayLike, "*B"]
+) -> dict[str, Float[Array, ""]]:
+    """Sums of any head that chooses one of C classes; what `mlm_sums` says of labels and weights holds here too."""
     weights = weights.astype(jnp.float32)
     ce = _cross_entropy(logits, labels)
     correct = jnp.argmax(logits, axis=-1) == labels

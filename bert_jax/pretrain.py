@@ -28,11 +28,11 @@ def run_with_overrides(args, overrides):
     parallel.start_processes(args.coordinator, args.processes, args.process)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, _Stopper(stop))
+        signal.signal(number, Stopper(stop))
     return train.train(settings, args.workdir, stop=stop, profile=profile)
 
 
-class _Stopper:
+class Stopper:
     """Asks the loop to save and stop at the first signal; at a second one of Ctrl-C gives up at once."""
 
     def __init__(self, stop):

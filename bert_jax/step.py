@@ -42,9 +42,10 @@ class Vocabulary:
         return cls(tokenizer.pad_id, tokenizer.mask_id, special, tuple(tokenizer.ordinary_ids.tolist()), starts)
 
 
-def init_state(config):
-    """The state before the first step; a function of the config's seed alone."""
-    params = heads.init_params(config.model, config.compute, purpose_key(config.seed, Purpose.INITIALIZATION))
+def init_state(config, params=None):
+    """The state before the first step: with these parameters, by default those drawn from the config's seed."""
+    if params is None:
+        params = heads.init_params(config.model, config.compute, purpose_key(config.seed, Purpose.INITIALIZATION))
     return {
         "step": jnp.zeros((), jnp.int32),
         "examples": jnp.zeros((), jnp.uint32),
@@ -117,14 +118,37 @@ def _head_weights(config, batch):
     return weights
 
 
+def update_state(optimizer, state, loss, gradients, rate, examples, rate_factors=None):
+    """(the state after one update at the learning rate `rate`, metrics of the update).
+
+    Where the loss or the gradient is not finite, parameters and optimizer state stay as they were and `bad` is 1;
+    `step` and `examples`, of which there were so many, advance all the same, so the data and the schedule go on.
+    rate_factors: a tree like the parameters, of numbers or arrays that `rate` is multiplied by.
+    """
+    params, old = state["params"], (state["params"], state["opt_state"])
+    gradient_norm = optax.tree.norm(gradients)
+    good = jnp.isfinite(loss) & jnp.isfinite(gradient_norm)
+    updates, opt_state = optimizer.update(gradients, state["opt_state"], params)
+    if rate_factors is not None:
+        updates = jax.tree.map(jnp.multiply, updates, rate_factors)
+    new = jax.tree.map(lambda p, u: p - rate * u, params, updates), opt_state
+    params, opt_state = jax.tree.map(lambda new, old: jnp.where(good, new, old), new, old)
+    metrics = {
+        "learning_rate": rate,
+        "gradient_norm": gradient_norm,
+        "parameter_norm": optax.tree.norm(state["params"]),
+        "bad": 1.0 - good,
+    }
+    step, examples = state["step"] + 1, state["examples"] + jnp.asarray(examples, jnp.uint32)
+    return {"step": step, "examples": examples, "params": params, "opt_state": opt_state}, metrics
+
+
 def make_train_step(config, phase, vocabulary):
     """The function (state, batch) -> (state, metrics) of one optimizer update, to be jitted.
 
     batch, as prepared: input_ids int [B, L]; token_type_ids [B, L] unless all are 0; of packed rows segment_ids [B, L]
     (`pieces`); where the model has a sentence head its label (`SENTENCE_LABELS`) [B], of packed rows [B, S], of which
-    only slots of a row's pieces count. metrics: float32 scalars. Where the loss or the gradient is not finite,
-    parameters and optimizer state stay as they were and `bad` is 1; `step` and `examples` advance all the same, so the
-    data and the schedule go on.
+    only slots of a row's pieces count. metrics: float32 scalars; bad steps as in `update_state`.
     """
     optimizer, schedule = make_optimizer(config.optimizer), make_schedule(config.schedule)
 
@@ -143,27 +167,8 @@ def make_train_step(config, phase, vocabulary):
         numbers = jnp.arange(phase.accumulation)
         microbatches = {"batch": split_microbatches(batch, phase.accumulation), "number": numbers}
         loss, sums, gradients = accumulate_gradients(loss_fn, state["params"], microbatches, totals)
-        gradient_norm = optax.tree.norm(gradients)
-        good = jnp.isfinite(loss) & jnp.isfinite(gradient_norm)
-        rate = schedule(state["step"])
-        updates, opt_state = optimizer.update(gradients, state["opt_state"], state["params"])
-        params = jax.tree.map(lambda p, u: p - rate * u, state["params"], updates)
-        new = jax.tree.map(
-            lambda new, old: jnp.where(good, new, old), (params, opt_state), (state["params"], state["opt_state"])
-        )
-        metrics = losses.finish(sums) | {
-            "learning_rate": rate,
-            "gradient_norm": gradient_norm,
-            "parameter_norm": optax.tree.norm(state["params"]),
-            "real_tokens": jnp.sum(batch["mask"], dtype=jnp.float32),
-            "bad": 1.0 - good,
-        }
-        state = {
-            "step": state["step"] + 1,
-            "examples": state["examples"] + jnp.uint32(rows),
-            "params": new[0],
-            "opt_state": new[1],
-        }
+        state, metrics = update_state(optimizer, state, loss, gradients, schedule(state["step"]), rows)
+        metrics |= losses.finish(sums) | {"real_tokens": jnp.sum(batch["mask"], dtype=jnp.float32)}
         return state, jax.tree.map(jnp.float32, metrics)
 
     return train_step

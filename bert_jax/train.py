@@ -2,7 +2,8 @@
 
 How a run starts:
 1. resume: `workdir` holds an intact checkpoint; weights, moments, step and data position go on, on any mesh.
-2. from scratch: it holds none; weights are drawn from the seed.
+2. from weights: it holds none, and the config names a model to go on from (`initial.py`); step 0 of a new schedule.
+3. from scratch: neither; weights are drawn from the seed.
 """
 
 import contextlib
@@ -23,6 +24,7 @@ from bert_jax.data.loader import Loader
 from bert_jax.data.masking import cap_warning
 from bert_jax.errors import Preempted, UserError
 from bert_jax.evaluate import compile_eval_step, evaluate, heldout_size
+from bert_jax.initial import initial_params
 from bert_jax.meter import Meter
 from bert_jax.model.heads import PADDED_ROWS, parameter_count
 from bert_jax.model.presets import EncoderConfig
@@ -89,7 +91,7 @@ class Run:
             self.log.say(f"no checkpoint in {self.workdir}: starting from scratch with seed {self.config.seed}")
             self._save_inputs()
             self.log.start(0)
-            return jax.jit(lambda: steps.init_state(self.config), out_shardings=self.shardings)()
+            return self._first_state()
         record = read_record(self.checkpoints.folder / str(step))
         self._check_same_run(record)
         self._save_inputs()
@@ -103,6 +105,13 @@ class Run:
             self.shardings,
         )
         return self.checkpoints.restore(step, wanted, resizable=PADDED_ROWS)
+
+    def _first_state(self):
+        if not self.config.init_from:
+            return jax.jit(lambda: steps.init_state(self.config), out_shardings=self.shardings)()
+        tokenizer = load_tokenizer(self.phases[0].data.tokenizer, fast=False)
+        params = initial_params(self.config, tokenizer, self.log.say)
+        return jax.device_put(steps.init_state(self.config, params), self.shardings)
 
     def _check_same_run(self, record):
         """Refuses a checkpoint of another architecture or data; says which other settings have changed."""

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from jaxtyping import install_import_hook
 
+from tests import weights
+
 # Set before jax is imported. A program that one test has compiled is read from a folder by all later ones.
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")  # libtpu would ask a metadata server that is not there
@@ -34,6 +36,16 @@ def shared_data():
     if not folder.is_dir():
         pytest.skip(f"no real data: set {DATA_VARIABLE} to the folder that holds it")
     return folder
+
+
+@pytest.fixture(scope="session", name="minilm")
+def _minilm():
+    return weights.minilm()
+
+
+@pytest.fixture(scope="session", name="cassette")
+def _cassette():
+    return weights.cassette()
 
 
 # What may be skipped where everything is installed (CI): reasons that a machine can have, never a missing package.

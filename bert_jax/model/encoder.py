@@ -64,18 +64,25 @@ class Attention(nnx.Module):
         self.out = layers.linear(config, compute, heads, config.hidden, axis=(-2, -1), rngs=rngs)
         self.norm = layers.layer_norm(config, compute, rngs=rngs)
 
-    def __call__(self, x_BxLxD, mask_Bx1xQxL, keys):
+    def __call__(self, x_BxLxD, mask_Bx1xQxL, keys, places=None):
         """Returns the normalised sum of x and attention, [B, L, D], and the probabilities [B, H, L, L] in float32.
 
         The mask says what is attended to; its axis Q is 1 where that is the same for all tokens of a row, else L.
+        With `places` (rows, tokens), int [n] each, only these are computed: [n, 1, D] and [n, H, 1, L]; the mask is
+        theirs, [n, 1, 1, L].
         """
+        key_BxLxHxK, value_BxLxHxK = self.key(x_BxLxD), self.value(x_BxLxD)
+        if places is not None:
+            rows, tokens = places
+            x_BxLxD = x_BxLxD[rows, tokens][:, None]
+            key_BxLxHxK, value_BxLxHxK = key_BxLxHxK[rows], value_BxLxHxK[rows]
         q_BxLxHxK = self.query(x_BxLxD) * self.config.head_size**-0.5
-        scores = jnp.einsum("bqhk,bthk->bhqt", q_BxLxHxK, self.key(x_BxLxD), preferred_element_type=jnp.float32)
+        scores = jnp.einsum("bqhk,bthk->bhqt", q_BxLxHxK, key_BxLxHxK, preferred_element_type=jnp.float32)
         # A finite minimum: a row that is all padding gives a uniform distribution, not NaN.
         scores = jnp.where(mask_Bx1xQxL, scores, jnp.finfo(jnp.float32).min)
         probabilities_BxHxLxL = jax.nn.softmax(scores)
         weights = layers.dropout(probabilities_BxHxLxL, keys[0], self.config.attention_dropout)
-        mixed_BxLxHxK = jnp.einsum("bhqt,bthk->bqhk", weights.astype(x_BxLxD.dtype), self.value(x_BxLxD))
+        mixed_BxLxHxK = jnp.einsum("bhqt,bthk->bqhk", weights.astype(x_BxLxD.dtype), value_BxLxHxK)
         y_BxLxD = layers.dropout(self.out(mixed_BxLxHxK), keys[1], self.config.dropout)
         return self.norm(x_BxLxD + y_BxLxD), probabilities_BxHxLxL
 
@@ -102,8 +109,8 @@ class Block(nnx.Module):
         self.attention = Attention(config, compute, rngs=rngs)
         self.ffn = FeedForward(config, compute, rngs=rngs)
 
-    def __call__(self, x_BxLxD, mask_Bx1xQxL, keys):
-        x_BxLxD, probabilities = self.attention(x_BxLxD, mask_Bx1xQxL, keys[:2])
+    def __call__(self, x_BxLxD, mask_Bx1xQxL, keys, places=None):
+        x_BxLxD, probabilities = self.attention(x_BxLxD, mask_Bx1xQxL, keys[:2], places)
         return self.ffn(x_BxLxD, keys[2]), probabilities
 
 
@@ -141,8 +148,8 @@ _CHECKPOINT_POLICIES = {
 
 
 def _apply_block(config, compute):
-    def apply(params, x_BxLxD, mask_Bx1xQxL, keys):
-        return bind(Block, config, compute, params)(x_BxLxD, mask_Bx1xQxL, keys)
+    def apply(params, x_BxLxD, mask_Bx1xQxL, keys, places=None):
+        return bind(Block, config, compute, params)(x_BxLxD, mask_Bx1xQxL, keys, places)
 
     return apply
 
@@ -168,12 +175,14 @@ def encode(
     mask_BxL: Bool[Array, "B L"],
     dropout_key: Key[Array, ""] | None = None,
     segment_ids_BxL: Int[Array, "B L"] | None = None,
-) -> Float[Array, "B L D"]:
+    places: tuple[Int[Array, "n"], Int[Array, "n"]] | None = None,
+) -> Float[Array, "B L D"] | Float[Array, "n D"]:
     """Hidden states of the last layer, [B, L, D] in compute.dtype.
 
     Token types of None are all 0. `mask_BxL` is true at real tokens. Without `dropout_key` (a threefry key) nothing is
     dropped. `segment_ids_BxL` is for packed rows (`pieces`): it takes the place of the mask, attention stays within a
     piece and positions count from the piece's start.
+    With `places` (rows, tokens) the states of these alone, [n, D]: most of the last layer's work is then not done.
     """
     keys = _NO_KEYS if dropout_key is None else layers.dropout_keys(compute, dropout_key, (config.layers + 1, 3))
     inputs = input_ids_BxL, token_type_ids_BxL, mask_BxL, segment_ids_BxL
@@ -186,11 +195,16 @@ def encode(
         layer_params, keys = params_and_keys
         return apply(layer_params, x_BxLxD, mask_Bx1xQxL, _NO_KEYS if keys is None else keys)[0], None
 
-    layer_keys = None if dropout_key is None else keys[:-1]
-    x_BxLxD, _ = jax.lax.scan(
-        layer, x_BxLxD, (params["layers"], layer_keys), unroll=1 if compute.scan_layers else config.layers
-    )
-    return x_BxLxD
+    stack = params["layers"], None if dropout_key is None else keys[:-1]
+    unroll = 1 if compute.scan_layers else config.layers
+    if places is None:
+        return jax.lax.scan(layer, x_BxLxD, stack, unroll=unroll)[0]
+    below, (last, last_keys) = (jax.tree.map(lambda leaf, cut=cut: leaf[cut], stack) for cut in (slice(-1), -1))
+    x_BxLxD, _ = jax.lax.scan(layer, x_BxLxD, below, unroll=unroll)
+    rows, tokens = places
+    mask_nx1xL = mask_Bx1xQxL[rows, :, tokens if mask_Bx1xQxL.shape[2] > 1 else 0]
+    keys = _NO_KEYS if last_keys is None else last_keys
+    return apply(last, x_BxLxD, mask_nx1xL[:, :, None], keys, places)[0][:, 0]
 
 
 def encode_layers(

@@ -4,8 +4,8 @@ import dataclasses
 
 import jax.numpy as jnp
 from flax import nnx
-from jax import random
-from jaxtyping import Array, Bool, Float, Key
+from jax import lax, ops, random
+from jaxtyping import Array, Bool, Float, Int, Key
 
 from bert_jax.errors import UserError
 from bert_jax.model import encoder, heads, layers
@@ -84,20 +84,30 @@ def project(params, config, compute, x: Float[Array, "*R I"]) -> Float[Array, "*
 def task_outputs(
     params, config, compute, head: HeadConfig, batch, dropout_key: Key[Array, ""] | None = None
 ) -> Float[Array, "..."]:
-    """What the head gives for each row, in float32.
+    """What the head gives for each text, in float32.
 
-    `batch` holds input_ids and token_type_ids int [B, L] and mask bool [B, L]. classify: [B, C]. regress and choose:
-    [B]. tag: [B, L, C]. answer: [B, L, 2]. embed: [B, D]. With `dropout_key` (a threefry key) as in training: what the
-    projection reads is dropped at the model's rate, as in google-research/bert (run_classifier.py).
+    `batch` holds input_ids and token_type_ids int [B, L] and mask bool [B, L], a text a row; or, of packed rows,
+    piece_ids int [B, L] in place of the mask, the number of each token's text and -1 at padding, and piece_rows and
+    piece_starts int [n], where each text begins. classify: [n, C]. regress and choose: [n]. tag: [B, L, C]. answer:
+    [B, L, 2]. embed: [n, D]. With `dropout_key` (a threefry key) as in training: what the projection reads is dropped
+    at the model's rate, as in google-research/bert (run_classifier.py).
     """
-    hidden_BxLxD = encoder.encode(
-        params, config, compute, batch["input_ids"], batch["token_type_ids"], batch["mask"], dropout_key
-    )
+    packed = "piece_ids" in batch
+    if packed:
+        first = batch["piece_rows"], batch["piece_starts"]
+        mask_BxL = batch["piece_ids"] >= 0
+    else:
+        mask_BxL = batch["mask"]
+        first = jnp.arange(len(mask_BxL)), jnp.zeros(len(mask_BxL), jnp.int32)
+    inputs = batch["input_ids"], batch["token_type_ids"], mask_BxL, dropout_key, batch.get("piece_ids")
+    only_first = head.kind in POOLED or (head.kind == "embed" and head.pooling == "cls")
+    x = encoder.encode(params, config, compute, *inputs, places=first if only_first else None)
     if head.kind == "embed":
-        return pool(head, hidden_BxLxD, batch["mask"])
-    x = hidden_BxLxD
+        if not only_first:
+            x = pool_pieces(head, x, batch["piece_ids"], len(first[0])) if packed else pool(head, x, mask_BxL)
+        return normalized(head, x.astype(jnp.float32))
     if head.kind in POOLED:
-        x = encoder.bind(heads.Pooler, config, compute, params["pooler"])(hidden_BxLxD[:, 0])
+        x = encoder.bind(heads.Pooler, config, compute, params["pooler"])(x)
     if dropout_key is not None:
         key = layers.dropout_keys(compute, random.fold_in(dropout_key, 1), ())
         x = layers.dropout(x, key, config.dropout)
@@ -110,13 +120,31 @@ def pool(head: HeadConfig, hidden_BxLxD: Float[Array, "B L D"], mask_BxL: Bool[A
     hidden_BxLxD = hidden_BxLxD.astype(jnp.float32)
     real_BxLx1 = mask_BxL[:, :, None]
     if head.pooling == "cls":
-        pooled_BxD = hidden_BxLxD[:, 0]
-    elif head.pooling == "max":
-        pooled_BxD = jnp.max(jnp.where(real_BxLx1, hidden_BxLxD, jnp.finfo(jnp.float32).min), axis=1)
-    else:
-        count_Bx1 = jnp.sum(mask_BxL, axis=1, keepdims=True)
-        pooled_BxD = jnp.sum(jnp.where(real_BxLx1, hidden_BxLxD, 0.0), axis=1) / jnp.maximum(count_Bx1, 1)
-    if head.normalize:
-        norm_Bx1 = jnp.linalg.norm(pooled_BxD, axis=-1, keepdims=True)
-        pooled_BxD = pooled_BxD / jnp.maximum(norm_Bx1, 1e-12)
-    return pooled_BxD
+        return hidden_BxLxD[:, 0]
+    if head.pooling == "max":
+        return jnp.max(jnp.where(real_BxLx1, hidden_BxLxD, jnp.finfo(jnp.float32).min), axis=1)
+    count_Bx1 = jnp.sum(mask_BxL, axis=1, keepdims=True)
+    return jnp.sum(jnp.where(real_BxLx1, hidden_BxLxD, 0.0), axis=1) / jnp.maximum(count_Bx1, 1)
+
+
+def pool_pieces(
+    head: HeadConfig, hidden_BxLxD: Float[Array, "B L D"], piece_ids_BxL: Int[Array, "B L"], count: int
+) -> Float[Array, "n D"]:
+    """One vector a text of packed rows, `count` texts, as `pool` (mean or max); 0 for one that has no token."""
+    hidden_TxD = hidden_BxLxD.reshape(-1, hidden_BxLxD.shape[-1]).astype(jnp.float32)
+    of_text_nxT = piece_ids_BxL.reshape(-1) == jnp.arange(count)[:, None]
+    if head.pooling == "max":
+        ids_T = jnp.where(piece_ids_BxL >= 0, piece_ids_BxL, count).reshape(-1)
+        highest = ops.segment_max(hidden_TxD, ids_T, count + 1)[:count]
+        return jnp.where(of_text_nxT.any(axis=1, keepdims=True), highest, 0.0)
+    # A product with 0 and 1, which devices do faster than a sum by segments and its gradient.
+    total_nxD = jnp.dot(of_text_nxT.astype(jnp.float32), hidden_TxD, precision=lax.Precision.HIGHEST)
+    return total_nxD / jnp.maximum(of_text_nxT.sum(axis=1, keepdims=True), 1)
+
+
+def normalized(head: HeadConfig, vectors_nxD: Float[Array, "n D"]) -> Float[Array, "n D"]:
+    """The vectors with length 1 where the head asks for that; a vector of 0 stays, and has a gradient."""
+    if not head.normalize:
+        return vectors_nxD
+    squares = jnp.sum(vectors_nxD**2, axis=-1, keepdims=True)
+    return vectors_nxD * lax.rsqrt(jnp.maximum(squares, 1e-24))

@@ -33,8 +33,8 @@ class Features:
     def select(self, rows):
         """The same of some of the rows; `truncated` stays that of all."""
         rows = np.asarray(rows, np.int64)
-        ids = self.ids[_places(self.offsets[:-1][rows], self.lengths[rows])]
-        return Features(ids, _offsets(self.lengths[rows]), self.second[rows], self.truncated)
+        ids = self.ids[places(self.offsets[:-1][rows], self.lengths[rows])]
+        return Features(ids, offsets_of(self.lengths[rows]), self.second[rows], self.truncated)
 
 
 def encode_rows(
@@ -59,11 +59,11 @@ def encode_rows(
         )
     kept_a, kept_b = longest_first(lengths_a, lengths_b, length - extra)
     lengths = kept_a + kept_b + extra
-    offsets = _offsets(lengths)
+    offsets = offsets_of(lengths)
     ids = np.full(offsets[-1], tokenizer.sep_id, np.int32)  # what is not written to below is a [SEP]
     ids[offsets[:-1]] = tokenizer.cls_id
-    ids[_places(offsets[:-1] + 1, kept_a)] = ids_a[_places(offsets_a[:-1], kept_a)]
-    ids[_places(offsets[:-1] + kept_a + 2, kept_b)] = ids_b[_places(offsets_b[:-1], kept_b)]
+    ids[places(offsets[:-1] + 1, kept_a)] = ids_a[places(offsets_a[:-1], kept_a)]
+    ids[places(offsets[:-1] + kept_a + 2, kept_b)] = ids_b[places(offsets_b[:-1], kept_b)]
     return Features(ids, offsets, (kept_a + 2).astype(np.int32), int(too_long.sum()))
 
 
@@ -88,17 +88,18 @@ def make_batch(features: Features, rows, *, size: int, pad_id: int, width: int |
     width = width or -(-int(lengths.max()) // WIDTH_STEP) * WIDTH_STEP
     mask = np.arange(width) < np.pad(lengths, (0, size - len(rows)), constant_values=1)[:, None]
     ids = np.full((size, width), pad_id, np.int32)
-    ids[: len(rows)][mask[: len(rows)]] = features.ids[_places(features.offsets[:-1][rows], lengths)]
+    ids[: len(rows)][mask[: len(rows)]] = features.ids[places(features.offsets[:-1][rows], lengths)]
     second = np.pad(features.second[rows], (0, size - len(rows)), constant_values=width)
     types = ((np.arange(width) >= second[:, None]) & mask).astype(np.int32)
     return {"input_ids": ids, "token_type_ids": types, "mask": mask}
 
 
-def _offsets(lengths):
+def offsets_of(lengths):
+    """Where rows of these lengths begin when one stands behind the other, and where the last ends: int64 [n + 1]."""
     return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
 
 
-def _places(starts, lengths):
+def places(starts, lengths):
     """The places starts[i] to starts[i] + lengths[i] - 1 of each i, one behind the other."""
     ends = np.cumsum(lengths)
     return np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - (ends - lengths), lengths)
