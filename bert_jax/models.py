@@ -35,7 +35,8 @@ class Model:
 
 
 def load_model(path) -> Model:
-    """The Model of a run of ours (its newest checkpoint) or of one of its checkpoints, of a Hugging Face or sentence-transformers folder, or of one of Google's.
+    """The Model of a run of ours (its newest checkpoint) or of one of its checkpoints, of a Hugging Face
+    or sentence-transformers folder, or of one of Google's.
 
     Raises UserError, naming the path, for anything else.
     """

@@ -79,9 +79,8 @@ def test_a_checkpoint_of_weights_alone_is_not_resumed(tmp_path, capsys):
     checkpoint.save_weights(tmp_path, params, record)
     jax.tree.map(np.testing.assert_array_equal, params, checkpoint.restore_params(tmp_path / "checkpoints" / "6"))
     assert run_here("pretrain", *flags(), f"--workdir={tmp_path}") == 2
-    assert (
-        f"cannot be resumed: start from it in another folder, --config.init_from={tmp_path}" in capsys.readouterr().err
-    )
+    error = capsys.readouterr().err
+    assert f"cannot be resumed: start from it in another folder, --config.init_from={tmp_path}" in error
     arrays = sum(leaf.nbytes for leaf in jax.tree.leaves(params))
     size = sum(file.stat().st_size for file in (tmp_path / "checkpoints").rglob("*") if file.is_file())
     assert size < 1.2 * arrays + 2**16

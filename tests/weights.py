@@ -19,5 +19,5 @@ def minilm():
 
 
 def cassette():
-    """A BertForMaskedLM of 2 layers x 128 with its whole head, its norms named gamma and beta; no good as a plain MLM."""
+    """A BertForMaskedLM of 2 layers x 128 with its whole head, its norms named gamma and beta; useless as an MLM."""
     return _folder("cognition", "model")

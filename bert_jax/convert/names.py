@@ -11,7 +11,7 @@ import numpy as np
 from bert_jax.errors import UserError
 from bert_jax.model import heads
 
-# (ours, theirs). Ours: path in the nested dict, where the arrays below layers/ hold all layers, first axis. Theirs: name
+# (ours, theirs). Ours: path in the nested dict; arrays below layers/ hold all layers along their first axis. Theirs: name
 # without the prefix of the encoder; {n} is the layer. A kernel of ours is a weight of theirs transposed.
 ENCODER = (
     ("embeddings/word/embedding", "embeddings.word_embeddings.weight"),

@@ -25,7 +25,8 @@ class Pooler(nnx.Module):
 
 
 class MlmHead(nnx.Module):
-    """Vocabulary logits of gathered positions: projection, activation, norm, then the tied word embeddings or a table of its own.
+    """Vocabulary logits of gathered positions: projection, activation, norm, then the tied word embeddings, or
+    a table of its own where the config does not tie them.
 
     The logit of a padded row is -inf: its probability is 0, no gradient reaches it, and it as a label has no finite
     loss.
