@@ -11,8 +11,8 @@ import numpy as np
 from bert_jax.errors import UserError
 from bert_jax.model import heads
 
-# (ours, theirs). Ours: path in the nested dict; arrays below layers/ hold all layers along their first axis. Theirs: name
-# without the prefix of the encoder; {n} is the layer. A kernel of ours is a weight of theirs transposed.
+# (ours, theirs). Ours: path in the nested dict; arrays below layers/ hold all layers along their first axis. Theirs:
+# name without the prefix of the encoder; {n} is the layer. A kernel of ours is a weight of theirs transposed.
 ENCODER = (
     ("embeddings/word/embedding", "embeddings.word_embeddings.weight"),
     ("embeddings/position/embedding", "embeddings.position_embeddings.weight"),

@@ -1,4 +1,4 @@
-"""Google's TensorFlow 1 checkpoints, against transformers on the same weights; by hand, with the extra [tf]."""
+"""Google's TensorFlow 1 checkpoints, against transformers on the same weights; the one with TensorFlow is nightly."""
 
 import json
 import re
