@@ -6,9 +6,8 @@ from pathlib import Path
 from bert_jax.errors import UserError
 
 DESCRIPTION = """Writes a model as a checkpoint of this project: a Hugging Face folder (safetensors, or .bin, of which
-no code is run) or file of weights beside its config.json, or Google's files (bert_config.json and bert_model.ckpt.*, extra
-[tf]). Neither torch nor transformers is needed. Every --checkpoint and --config.init_from takes such folders as they
-are, too."""
+no code is run), a file of weights beside its config.json, or Google's files (bert_config.json and bert_model.ckpt.*,
+extra [tf]). Neither torch nor transformers is needed. --config.init_from takes such folders as they are, too."""
 EXAMPLE = "bert-jax import --checkpoint=bert-base-uncased/ --out=runs/bert-base-uncased"
 
 SHOWN = 5  # names told in full
