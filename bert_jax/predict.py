@@ -129,7 +129,10 @@ def load_predictor(path):
     run, folder = checkpoint.resolve(path)
     record = checkpoint.read_record(folder)
     model = config.from_mapping(EncoderConfig, record["config"]["model"], "model")
-    return Predictor(model, checkpoint.restore_params(folder), load_tokenizer(run / "tokenizer", fast=False))
+    params = checkpoint.restore_params(folder)
+    if "mlm" not in params:
+        raise UserError(f"--checkpoint {path} has no MLM head, which fill-mask needs: it holds {', '.join(params)}")
+    return Predictor(model, params, load_tokenizer(run / "tokenizer", fast=False))
 
 
 @functools.partial(jax.jit, static_argnums=(0, 3))

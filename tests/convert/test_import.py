@@ -225,6 +225,8 @@ def test_the_verb_writes_a_checkpoint_of_ours_once(minilm, tmp_path, capsys):
         restore_params(out / "checkpoints" / "0")["embeddings"]["word"]["embedding"],
         read.params["embeddings"]["word"]["embedding"],
     )
+    assert main(["predict", "--task=fill-mask", f"--checkpoint={out}", "A [MASK]."]) == 2
+    assert "has no MLM head, which fill-mask needs: it holds" in capsys.readouterr().err
     assert main(["import", f"--checkpoint={minilm}", f"--out={out}"]) == 2
     assert "exists and is not empty" in capsys.readouterr().err
     assert main(["import", f"--checkpoint={out}", f"--out={tmp_path / 'again'}"]) == 2
