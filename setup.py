@@ -28,6 +28,7 @@ setup(
         "zstandard",
         "fsspec",
         "safetensors",
+        "scipy",
         "tensorboardX",
         "matplotlib",
         "jaxtyping",
@@ -35,7 +36,7 @@ setup(
     extras_require={
         "tpu": ["jax[tpu]>=0.10.2"],
         "fast": ["nanotoken==0.1.0"],  # young: checked against tokenizers at each start
-        "test": ["pytest", "pytest-xdist", "hypothesis", "scipy", "beartype", "ruff"],
+        "test": ["pytest", "pytest-xdist", "hypothesis", "beartype", "ruff"],
         "beam": ["apache-beam>=2.77"],
         "clean": ["datasketch>=2.0", "py3langid>=0.4"],  # near duplicates, languages
         "gcs": ["gcsfs"],

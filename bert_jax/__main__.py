@@ -14,6 +14,7 @@ VERBS = {
     "prepare": ("bert_jax.prepare", "turn text into training examples"),
     "pretrain": ("bert_jax.pretrain", "pretrain an encoder; run again to resume"),
     "import": ("bert_jax.convert.importing", "make a checkpoint of a Hugging Face or Google model"),
+    "export": ("bert_jax.convert.exporting", "write a checkpoint as a folder for transformers"),
     "predict": ("bert_jax.predict", "predict from a checkpoint"),
     "report": ("bert_jax.report.write", "write a run's report as one HTML file"),
 }

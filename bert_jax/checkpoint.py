@@ -268,7 +268,9 @@ def resolve(path):
     checkpoints = path if path.name == "checkpoints" else path / "checkpoints"
     steps = committed_steps(checkpoints)
     if not steps:
-        raise UserError(f"--checkpoint {path}: found no checkpoint there; expected a run's workdir or one of its steps")
+        raise UserError(
+            f"--checkpoint {path}: found no checkpoint there; expected a run's workdir, one of its steps, or a Hugging Face folder"
+        )
     return checkpoints.parent, checkpoints / str(steps[-1])
 
 

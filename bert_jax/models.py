@@ -43,7 +43,7 @@ def load_model(path) -> Model:
     if "://" not in str(path):
         found = Path(path)
         if not found.exists() and not found.with_name(found.name + ".index").exists():
-            raise UserError(f"--checkpoint {path}: no such file or folder")
+            raise UserError(f"--checkpoint {path}: no such folder")
         if is_google(found):
             return _foreign(path, read_google(found))
         if found.is_file() or ((found / "config.json").is_file() and not checkpoint.is_run(found)):

@@ -9,11 +9,10 @@ import sys
 import jax
 import numpy as np
 
-from bert_jax import checkpoint, config
 from bert_jax.errors import UserError
 from bert_jax.model import encoder, heads
 from bert_jax.model.presets import ComputeConfig, EncoderConfig
-from bert_jax.text.tokenizer import load_tokenizer
+from bert_jax.models import load_model
 
 DESCRIPTION = """Predicts from a checkpoint. fill-mask: the most probable tokens in place of each [MASK]. Texts come as
 arguments, or one a line on standard input."""
@@ -26,7 +25,7 @@ LENGTH_STEP = 32  # lengths are rounded up to a multiple, for the same reason
 def add_arguments(parser):
     parser.add_argument("texts", nargs="*", metavar="TEXT", help="a text with [MASK] in it (default: standard input)")
     parser.add_argument("--task", required=True, choices=["fill-mask"])
-    parser.add_argument("--checkpoint", required=True, metavar="DIR", help="a run's workdir, or one of its checkpoints")
+    parser.add_argument("--checkpoint", required=True, metavar="DIR", help="a run of ours, or a Hugging Face folder")
     parser.add_argument("--top", type=int, default=5, metavar="K", help="tokens shown for each [MASK] (default 5)")
     parser.add_argument("--json", action="store_true", help="one JSON object a text")
     parser.add_argument("--attention", type=_numbers, metavar="N,N", help="with --json: attention maps of these layers")
@@ -125,14 +124,13 @@ class Predictor:
 
 
 def load_predictor(path):
-    """The Predictor of a run's newest checkpoint, or of the checkpoint that `path` names."""
-    run, folder = checkpoint.resolve(path)
-    record = checkpoint.read_record(folder)
-    model = config.from_mapping(EncoderConfig, record["config"]["model"], "model")
-    params = checkpoint.restore_params(folder)
-    if "mlm" not in params:
-        raise UserError(f"--checkpoint {path} has no MLM head, which fill-mask needs: it holds {', '.join(params)}")
-    return Predictor(model, params, load_tokenizer(run / "tokenizer", fast=False))
+    """The Predictor of what --checkpoint=PATH names (`models.load_model`)."""
+    model = load_model(path)
+    if "mlm" not in model.params:
+        raise UserError(
+            f"--checkpoint {path} has no MLM head, which fill-mask needs: it holds {', '.join(model.params)}"
+        )
+    return Predictor(model.config, model.params, model.tokenizer)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 3))

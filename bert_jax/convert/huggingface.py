@@ -1,5 +1,6 @@
 """Folders of transformers and sentence-transformers: what their config files say, in our settings and back."""
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -30,8 +31,6 @@ FIELDS = {
 }
 # Settings that change what a model computes in ways that ours does not know, and the value under which they do not.
 FIXED = {"position_embedding_type": "absolute", "is_decoder": False, "add_cross_attention": False}
-# What transformers takes for a setting that config.json leaves out, where ours differs.
-DEFAULTS = {"hidden_act": "gelu", "layer_norm_eps": 1e-12}
 POOLING_MODES = {
     "pooling_mode_mean_tokens": "mean",
     "pooling_mode_cls_token": "cls",
@@ -49,13 +48,11 @@ def config_to_ours(settings, path="config.json"):
     for name, value in FIXED.items():
         if settings.get(name, value) != value:
             raise UserError(f"{path}: {name} is {settings[name]!r}: only {value!r} is supported")
-    settings = DEFAULTS | settings
-    if settings["hidden_act"] not in ACTIVATIONS:
-        raise UserError(
-            f"{path}: hidden_act {settings['hidden_act']!r} is not supported: expected {', '.join(ACTIVATIONS)}"
-        )
+    activation = settings.get("hidden_act", "gelu")  # what else is left out has our default, which is transformers' too
+    if activation not in ACTIVATIONS:
+        raise UserError(f"{path}: hidden_act {activation!r} is not supported: expected {', '.join(ACTIVATIONS)}")
     values = {ours: settings[theirs] for ours, theirs in FIELDS.items() if theirs in settings}
-    return EncoderConfig(**values, activation=ACTIVATIONS[settings["hidden_act"]])
+    return EncoderConfig(**values, activation=ACTIVATIONS[activation])
 
 
 def config_to_theirs(config, params, head=None):
@@ -94,7 +91,7 @@ def head_of(settings, tensors, path="config.json"):
     problem = settings.get("problem_type")
     if problem == "multi_label_classification":
         raise UserError(f"{path}: problem_type {problem!r} is not supported: expected one label a text")
-    outputs = next((len(tensors[name]) for name in ("classifier.bias",) if name in tensors), None)
+    outputs = len(tensors["classifier.bias"]) if "classifier.bias" in tensors else None
     words = settings.get("id2label") or {}
     labels = tuple(str(words[key]) for key in sorted(words, key=int))
     if kind == "classify" and (problem == "regression" or (problem is None and outputs == 1)):
@@ -162,7 +159,7 @@ def _with_decoder(config, settings, tensors):
     decoder = tensors["cls.predictions.decoder.weight"]
     if words is not None and words.shape == decoder.shape and (words == decoder).all():
         return config
-    return EncoderConfig(**vars(config) | {"tied_decoder": False})
+    return dataclasses.replace(config, tied_decoder=False)
 
 
 def read_json(path):

@@ -1,8 +1,8 @@
 """The verb `import`: a model of Hugging Face's or Google's as a checkpoint of ours."""
 
 import dataclasses
-from pathlib import Path
 
+from bert_jax.convert.new_folder import check_new, new_folder
 from bert_jax.errors import UserError
 
 DESCRIPTION = """Writes a model as a checkpoint of this project: a Hugging Face folder (safetensors, or .bin, of which
@@ -22,18 +22,17 @@ def run(args):
     from bert_jax.checkpoint import save_weights  # imported here: --help needs no jax
     from bert_jax.models import load_model
 
-    out = Path(args.out)
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise UserError(f"--out {out}: exists and is not empty: name a new folder")
+    check_new(args.out)
     model = load_model(args.checkpoint)
     if "account" not in model.record:
         raise UserError(f"--checkpoint {args.checkpoint}: is a checkpoint of ours already")
     head = model.head and dataclasses.asdict(model.head)
     record = {"step": 0, "phase": 1, "heldout_loss": None, "head": head, "origin": str(args.checkpoint)}
-    model.tokenizer.save(out / "tokenizer")
-    save_weights(out, model.params, record | {"config": {"model": dataclasses.asdict(model.config)}})
+    with new_folder(args.out) as partial:
+        model.tokenizer.save(partial / "tokenizer")
+        save_weights(partial, model.params, record | {"config": {"model": dataclasses.asdict(model.config)}})
     print(account_in_words(model.record["account"]))
-    print(f"checkpoint: {out}")
+    print(f"checkpoint: {args.out}")
 
 
 def account_in_words(account):

@@ -6,10 +6,13 @@ Google's checkpoints go through the same table: google.py gives their weights Hu
 import dataclasses
 import re
 
+import jax
 import numpy as np
 
 from bert_jax.errors import UserError
 from bert_jax.model import heads
+from bert_jax.model.presets import ComputeConfig
+from bert_jax.model.task_heads import init_head
 
 # (ours, theirs). Ours: path in the nested dict; arrays below layers/ hold all layers along their first axis. Theirs:
 # name without the prefix of the encoder; {n} is the layer. A kernel of ours is a weight of theirs transposed.
@@ -44,6 +47,7 @@ TASK_CLASSES = {
     "answer": ("BertForQuestionAnswering", "qa_outputs"),
 }
 PREFIX = "bert."
+COMPUTE = ComputeConfig()
 PARTS = {"kernel": "weight", "bias": "bias", "scale": "weight"}
 # Left by optimizers and trainers in checkpoints, or computed anew: no weights of a model.
 LEFTOVERS = re.compile(
@@ -90,7 +94,7 @@ def _table(config, head, encoder_prefix):
 def to_theirs(params, config, head=None):
     """All parameters by the names of `architecture_of(params, head)`: float32 arrays without padded rows.
 
-    Of a tied decoder the table is written once, as the word embeddings.
+    Of a tied decoder the table is written once, as the word embeddings; an untied one has a bias of its own besides.
     """
     prefix = "" if architecture_of(params, head) == "BertModel" else PREFIX
     tensors = {}
@@ -105,6 +109,8 @@ def to_theirs(params, config, head=None):
             elif part:
                 array = array.reshape(-1)
             tensors[name] = np.ascontiguousarray(array)
+    if "cls.predictions.decoder.weight" in tensors:
+        tensors["cls.predictions.decoder.bias"] = tensors["cls.predictions.bias"]
     return tensors
 
 
@@ -138,18 +144,15 @@ def to_ours(tensors, config, head=None):
     prefix = PREFIX if any(name.startswith(PREFIX) for name in tensors) else ""
     shapes, params, used, missing = _shapes(config, head), {}, set(), {}
     for ours, theirs, layer in _table(config, head, prefix):
-        for part, shape in _parts_of(shapes, ours):
+        for part, leaf in _parts_of(shapes, ours):
             name = f"{theirs}.{PARTS[part]}" if part else theirs
             if name not in tensors:
                 missing.setdefault(ours.split("/")[0], []).append(name)
                 continue
             used.add(name)
-            _put(
-                params,
-                f"{ours}/{part}" if part else ours,
-                layer,
-                _converted(tensors[name], name, ours, part, shape, config),
-            )
+            shape = leaf.shape if layer is None else leaf.shape[1:]
+            array = _converted(tensors[name], name, ours, part, shape, config)
+            _put(params, f"{ours}/{part}" if part else ours, layer, array)
     for part in ("embeddings", "layers"):
         if part in missing:
             raise UserError(f"the weight {missing[part][0]} is missing ({len(missing[part])} of the encoder's are)")
@@ -167,40 +170,28 @@ def _modern(name):
 
 
 def _drop_copies(tensors, config):
-    """Removes what files hold twice: the decoder's bias, and its table where that is the word embeddings."""
-    copy = tensors.pop("cls.predictions.decoder.bias", None)
-    if copy is not None:
-        tensors.setdefault("cls.predictions.bias", copy)
+    """Removes what files hold twice: the decoder's bias, and its table where that is the word embeddings.
+
+    Where the decoder is tied its bias is that of the head; where not, transformers computes with the decoder's own.
+    """
+    bias = tensors.pop("cls.predictions.decoder.bias", None)
+    if bias is not None and not (config.tied_decoder and "cls.predictions.bias" in tensors):
+        tensors["cls.predictions.bias"] = bias
     if config.tied_decoder:
         tensors.pop("cls.predictions.decoder.weight", None)
 
 
 def _shapes(config, head):
-    """Shapes of all parts that a model of this config and head may have, without padded rows, as nested dicts."""
-    d, f, h, k, v = config.hidden, config.ffn, config.heads, config.head_size, config.vocab_size
-    norm = {"scale": (d,), "bias": (d,)}
-    dense = lambda i, o, bias=None: {"kernel": (*i, *o), "bias": bias or o}  # noqa: E731
-    attention = {name: dense((d,), (h, k)) for name in ("query", "key", "value")}
-    shapes = {
-        "embeddings": {
-            "word": {"embedding": (v, d)},
-            "position": {"embedding": (config.max_positions, d)},
-            "token_type": {"embedding": (config.segment_types, d)},
-            "norm": norm,
-        },
-        "layers": {
-            "attention": attention | {"out": dense((h, k), (d,)), "norm": norm},
-            "ffn": {"up": dense((d,), (f,)), "down": dense((f,), (d,)), "norm": norm},
-        },
-        "pooler": {"dense": dense((d,), (d,))},
-        "mlm": {"transform": dense((d,), (d,)), "norm": norm, "bias": (v,)},
-        "nsp": {"dense": dense((d,), (2,))},
-    }
-    if not config.tied_decoder:
-        shapes["mlm"]["decoder"] = {"embedding": (v, d)}
-    if head is not None and head.outputs:
-        shapes["task"] = {"dense": dense((d,), (head.outputs,))}
-    return shapes
+    """All parts that a model of this config and head may have, without padded rows, as arrays that hold nothing."""
+    whole = dataclasses.replace(config, vocab_multiple=1, sentence_head="nsp")
+
+    def init():
+        params = heads.init_params(whole, COMPUTE, jax.random.key(0))
+        if head is not None and head.outputs:
+            params["task"] = init_head(whole, COMPUTE, head.outputs, jax.random.key(0))
+        return params
+
+    return jax.eval_shape(init)
 
 
 def _converted(array, name, ours, part, shape, config):
