@@ -269,7 +269,8 @@ def resolve(path):
     steps = committed_steps(checkpoints)
     if not steps:
         raise UserError(
-            f"--checkpoint {path}: found no checkpoint there; expected a run's workdir, one of its steps, or a Hugging Face folder"
+            f"--checkpoint {path}: found no checkpoint there; expected a run's workdir, one of its steps, "
+            f"or a Hugging Face folder"
         )
     return checkpoints.parent, checkpoints / str(steps[-1])
 
