@@ -29,6 +29,7 @@ setup(
         "fsspec",
         "safetensors",
         "scipy",
+        "scikit-learn",
         "tensorboardX",
         "matplotlib",
         "jaxtyping",

@@ -21,6 +21,7 @@ from jax.experimental import multihost_utils
 from bert_jax.errors import UserError
 
 MANIFEST = "manifest.json"
+BEST = "best"  # in the folder of a fine-tuning run: a folder of the same kind with its best weights alone
 FORMAT = 1
 _ITEMS = ("params", "optimizer")
 
@@ -255,16 +256,22 @@ def find_damage(folder):
 def is_run(folder):
     """Whether a folder is a run's workdir, its `checkpoints`, or one of its checkpoints."""
     folder = epath.Path(folder)
-    return (folder / "checkpoints").is_dir() or folder.name == "checkpoints" or (folder / MANIFEST).exists()
+    inside = any((folder / name / "checkpoints").is_dir() for name in ("", BEST))
+    return inside or folder.name == "checkpoints" or (folder / MANIFEST).exists()
 
 
 def resolve(path):
-    """The (run folder, step folder) that `--checkpoint=PATH` names: a run, its `checkpoints`, or one step of it."""
+    """The (run folder, step folder) that `--checkpoint=PATH` names: a run, its `checkpoints`, or one step of it.
+
+    Of a run that chose its best weights (fine-tuning) these, in its folder BEST; else the newest checkpoint.
+    """
     path = epath.Path(path)
     if not path.exists():
         raise UserError(f"--checkpoint {path}: no such folder")
     if (path / MANIFEST).exists():
         return path.parent.parent, path
+    if (path / BEST / "checkpoints").is_dir():
+        path = path / BEST
     checkpoints = path if path.name == "checkpoints" else path / "checkpoints"
     steps = committed_steps(checkpoints)
     if not steps:

@@ -6,6 +6,7 @@ from bert_jax.config import PhaseConfig, PretrainConfig, to_config_dict
 from bert_jax.data.masking import DEFAULT_RATE, MaskingConfig, max_predictions_for
 from bert_jax.errors import UserError
 from bert_jax.model.presets import PRESETS
+from bert_jax.tasks.config import FinetuneConfig
 
 
 def recipe(size):
@@ -53,5 +54,24 @@ def finish(config, arg):
             small.update(batch_size=8, steps=3)
         config.schedule.warmup_steps = 2
         config.update(log_every=1, eval_every=2, checkpoint_every=2, eval_batch_size=8, eval_examples=16)
+        config.compute.dtype = "float32"
+    return config
+
+
+def finetuning(arg, name="", **settings):
+    """The settings of fine-tuning as a ConfigDict, for the task `name`, or the one that `arg` names.
+
+    With `debug` in `arg` (alone or after a comma) the same in small: a few steps on a few short examples.
+    """
+    parts = [part for part in arg.split(",") if part]
+    debug = "debug" in parts
+    rest = [part for part in parts if part != "debug"]
+    if (rest and name) or len(rest) > 1:
+        raise UserError(f"config argument {arg!r}: expected {'debug or nothing' if name else 'a task, then ,debug'}")
+    config = to_config_dict(FinetuneConfig())
+    config.update(settings)
+    config.task.name = name or "".join(rest)
+    if debug:
+        config.update(length=64, batch_size=8, eval_batch_size=8, epochs=1, train_examples=24, log_every=1)
         config.compute.dtype = "float32"
     return config

@@ -85,13 +85,18 @@ def make_batch(features: Features, rows, *, size: int, pad_id: int, width: int |
     """
     rows = np.asarray(rows, np.int64)
     lengths = features.lengths[rows]
-    width = width or -(-int(lengths.max()) // WIDTH_STEP) * WIDTH_STEP
+    width = width or rounded_width(lengths)
     mask = np.arange(width) < np.pad(lengths, (0, size - len(rows)), constant_values=1)[:, None]
     ids = np.full((size, width), pad_id, np.int32)
     ids[: len(rows)][mask[: len(rows)]] = features.ids[places(features.offsets[:-1][rows], lengths)]
     second = np.pad(features.second[rows], (0, size - len(rows)), constant_values=width)
     types = ((np.arange(width) >= second[:, None]) & mask).astype(np.int32)
     return {"input_ids": ids, "token_type_ids": types, "mask": mask}
+
+
+def rounded_width(lengths):
+    """The width of rows that hold texts of these lengths: a multiple of WIDTH_STEP."""
+    return -(-int(lengths.max()) // WIDTH_STEP) * WIDTH_STEP
 
 
 def offsets_of(lengths):

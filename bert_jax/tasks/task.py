@@ -1,8 +1,7 @@
 """What the fine-tuning loop knows of a task: its head, its splits as token rows, how it is scored and written."""
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -14,9 +13,9 @@ from bert_jax.tasks.features import Features
 class TaskConfig:
     """Which task, and where its examples are.
 
-    name: a GLUE task, or what to make of files of one's own (tasks/load.py names them all).
-    data: a folder of the task's own layout, or `tfds:...`; or the file of training examples (JSON lines, CSV, TSV or
-    Parquet), then `validation` and `test` are files too. first, second, label: names of the columns.
+    name: a GLUE task, or classify or regress for files of one's own. data: the folder of the GLUE download; or the file
+    of training examples (JSON lines, CSV, TSV or Parquet), then `validation` and `test` are files too. first, second,
+    label: names of the columns of such files.
     """
 
     name: str = ""
@@ -30,23 +29,18 @@ class TaskConfig:
 
 @dataclasses.dataclass(frozen=True)
 class Split:
-    """The examples of one split, in the order of their file.
+    """The examples of one split, a row of `features` each, in the order of their file.
 
-    rows: rows of `features` that an example has: the choices, or the texts of a pair to embed; else 1 (for answers
-    too: an example is a window of a question's context).
-    labels: None where there are none. classify, choose: int32 [n]. regress: float32 [n]. tag: int32, one a token of
-    `features.ids`, -1 where none is scored. answer: int32 [n, 2], first and last token of the answer within the row, 0
-    and 0 where it has none. embed: what the objective takes.
-    extra: what the task's own functions need besides, such as the texts.
+    labels: int32 [n] of a classification, float32 [n] of a regression; None where there are none. indices: what the
+    file numbers its examples by, None where it does not.
     """
 
     features: Features
     labels: np.ndarray | None
-    rows: int = 1
-    extra: Any = None
+    indices: Sequence | None = None
 
     def __len__(self):
-        return len(self.features) // self.rows
+        return len(self.features)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,9 +51,8 @@ class Task:
     score(split, outputs) -> figures by name, in fractions (not percent), of a split that has labels.
     main: the figure that chooses the best model, the higher the better.
     predictions(split, outputs) -> one JSON object an example, in input order.
-    Outputs are float32 arrays. classify: [n, C]. regress: [n]. tag: [tokens, C], aligned with features.ids. answer:
-    [tokens, 2]. choose: [n, rows]. embed: [n, rows, D].
-    objective: of embed: cosine, nli or ranking.
+    remarks: what a person should know of how the data was read, in lines.
+    Outputs are float32: [n, C] of a classification, [n] of a regression.
     """
 
     name: str
@@ -68,7 +61,7 @@ class Task:
     score: Callable[[Split, np.ndarray], dict[str, float]]
     main: str
     predictions: Callable[[Split, np.ndarray], Iterable[dict]]
-    objective: str = ""
+    remarks: Sequence[str] = ()
 
     def scored_splits(self):
         """Names of the splits that have labels, but for the training examples."""

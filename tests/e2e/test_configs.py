@@ -7,9 +7,11 @@ import pytest
 from bert_jax import config
 from bert_jax.model import heads
 from bert_jax.schedules import make_schedule
+from bert_jax.tasks.config import FinetuneConfig
 from tests.e2e.conftest import REPOSITORY, metrics, prepared, run_here, vocab_size
 
-FILES = sorted((REPOSITORY / "configs").glob("*.py"))
+FINETUNING = ("classify", "glue")
+FILES = sorted(file for file in (REPOSITORY / "configs").glob("*.py") if file.stem not in FINETUNING)
 PAPER = {"bert_base": 110_106_428, "bert_large": 336_226_108}  # parameters with both heads, of google-research/bert
 
 
@@ -37,6 +39,19 @@ def test_a_recipe_is_valid_and_its_docstring_tells_how_to_run_it(file):
     docstring = file.read_text().split('"""')[1]
     assert f"--config=configs/{file.name}" in docstring or file.stem == "quickstart"
     assert "Hardware" in docstring or file.stem == "quickstart"
+
+
+@pytest.mark.parametrize("name", FINETUNING)
+def test_a_recipe_of_fine_tuning_is_valid(name):
+    """Its debug form runs in tests/tasks/test_finetune.py."""
+    file = REPOSITORY / "configs" / f"{name}.py"
+    task, argument = {"glue": ("mrpc", ":mrpc"), "classify": ("classify", "")}[name]
+    settings = config.load([f"--config={file}{argument}"], FinetuneConfig)
+    assert settings.task.name == task and settings.optimizer.bias_correction and settings.warmup == 0.1
+    debug = config.load([f"--config={file}{argument or ':'}{',' * bool(argument)}debug"], FinetuneConfig)
+    assert debug.epochs == 1 and debug.train_examples < 50
+    docstring = file.read_text().split('"""')[1]
+    assert f"--config=configs/{file.name}" in docstring and "Hardware" in docstring
 
 
 @pytest.mark.slow

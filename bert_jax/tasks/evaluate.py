@@ -1,0 +1,61 @@
+"""The verb `evaluate`: the scores of a fine-tuned model on labelled examples."""
+
+import json
+from pathlib import Path
+
+from bert_jax.errors import UserError
+
+DESCRIPTION = """Scores a fine-tuned model, ours or a Hugging Face folder, on a task's labelled splits: a GLUE task from
+the folder of its download, or classify or regress on a file of one's own. Labels are matched by name. Scores are those
+that the fine-tuning run itself reported."""
+EXAMPLE = "bert-jax evaluate --task=mrpc --checkpoint=runs/mrpc --data=glue_data --json"
+
+
+def add_arguments(parser):
+    parser.add_argument("--task", required=True, metavar="NAME", help="a GLUE task, classify or regress")
+    parser.add_argument("--checkpoint", required=True, metavar="DIR", help="a fine-tuned run, or a Hugging Face folder")
+    parser.add_argument("--data", required=True, metavar="PATH", help="folder of GLUE, or a file with labels")
+    parser.add_argument("--first", default="text", metavar="COLUMN", help="of a file: the text (default: text)")
+    parser.add_argument("--second", default="", metavar="COLUMN", help="of a file: the second text, if there is one")
+    parser.add_argument("--label", default="label", metavar="COLUMN", help="of a file: the label (default: label)")
+    parser.add_argument("--length", type=int, metavar="TOKENS", help="default: what the model was tuned on")
+    parser.add_argument("--batch_size", type=int, default=32, metavar="N")
+    parser.add_argument("--predictions", metavar="DIR", help="also write DIR/SPLIT.jsonl, one line an example")
+    parser.add_argument("--json", action="store_true", help="one JSON object: scores by split")
+
+
+def run(args):
+    from bert_jax import parallel  # imported here: --help needs no jax
+    from bert_jax.model.presets import ComputeConfig
+    from bert_jax.models import load_model
+    from bert_jax.tasks.finetune import scores_in_words, write_predictions
+    from bert_jax.tasks.load import load_task
+    from bert_jax.tasks.outputs import Forward
+    from bert_jax.tasks.task import TaskConfig
+
+    model = load_model(args.checkpoint)
+    if model.head is None:
+        raise UserError(f"--checkpoint {args.checkpoint} has no head of a task: fine-tune it first (bert-jax finetune)")
+    own = args.task in ("classify", "regress")
+    where = {"validation" if own else "data": args.data}
+    config = TaskConfig(args.task, **where, first=args.first, second=args.second, label=args.label)
+    length = args.length or model.head.length or model.config.max_positions
+    task = load_task(config, model.tokenizer, length, model.head)
+    if not task.scored_splits():
+        raise UserError(f"--data {args.data}: no split of {args.task} there has labels but the training examples")
+    mesh = parallel.make_mesh(parallel.MeshConfig())
+    parallel.check_batch("--batch_size", args.batch_size, mesh)
+    forward = Forward(ComputeConfig(), model.config, model.head, mesh, args.batch_size, model.tokenizer.pad_id)
+    scores = {}
+    for name in task.scored_splits():
+        split = task.splits[name]
+        outputs = forward(model.params, split.features)
+        scores[name] = task.score(split, outputs) | {"examples": len(split)}
+        if args.predictions:
+            write_predictions(Path(args.predictions), name, task.predictions(split, outputs))
+    if args.json:
+        print(json.dumps(scores))
+        return
+    for remark in task.remarks:
+        print(remark)
+    print(scores_in_words(scores))
