@@ -17,6 +17,7 @@ VERBS = {
     "export": ("bert_jax.convert.exporting", "write a checkpoint as a folder for transformers"),
     "finetune": ("bert_jax.finetune", "fine-tune an encoder on a task; run again to resume"),
     "evaluate": ("bert_jax.tasks.evaluate", "score a fine-tuned model"),
+    "embed": ("bert_jax.embed", "write a vector for each text"),
     "predict": ("bert_jax.predict", "predict from a checkpoint"),
     "report": ("bert_jax.report.write", "write a run's report as one HTML file"),
 }

@@ -4,8 +4,8 @@ import dataclasses
 
 import jax.numpy as jnp
 from flax import nnx
-from jax import lax, ops, random
-from jaxtyping import Array, Bool, Float, Int, Key
+from jax import lax, random
+from jaxtyping import Array, Bool, Float, Key
 
 from bert_jax.errors import UserError
 from bert_jax.model import encoder, heads, layers
@@ -86,11 +86,11 @@ def task_outputs(
 ) -> Float[Array, "..."]:
     """What the head gives for each text, in float32.
 
-    `batch` holds input_ids and token_type_ids int [B, L] and mask bool [B, L], a text a row; or, of packed rows,
-    piece_ids int [B, L] in place of the mask, the number of each token's text and -1 at padding, and piece_rows and
-    piece_starts int [n], where each text begins. classify: [n, C]. regress and choose: [n]. tag: [B, L, C]. answer:
-    [B, L, 2]. embed: [n, D]. With `dropout_key` (a threefry key) as in training: what the projection reads is dropped
-    at the model's rate, as in google-research/bert (run_classifier.py).
+    `batch` holds input_ids and token_type_ids int [B, L] and mask bool [B, L], a text a row; or, of packed rows, for
+    all heads but embed, piece_ids int [B, L] in place of the mask, the number of each token's text and -1 at padding,
+    and piece_rows and piece_starts int [n], where each text begins. classify: [n, C]. regress and choose: [n]. tag:
+    [B, L, C]. answer: [B, L, 2]. embed: [n, D]. With `dropout_key` (a threefry key) as in training: what the projection
+    reads is dropped at the model's rate, as in google-research/bert (run_classifier.py).
     """
     packed = "piece_ids" in batch
     if packed:
@@ -103,9 +103,8 @@ def task_outputs(
     only_first = head.kind in POOLED or (head.kind == "embed" and head.pooling == "cls")
     x = encoder.encode(params, config, compute, *inputs, places=first if only_first else None)
     if head.kind == "embed":
-        if not only_first:
-            x = pool_pieces(head, x, batch["piece_ids"], len(first[0])) if packed else pool(head, x, mask_BxL)
-        return normalized(head, x.astype(jnp.float32))
+        vectors = x.astype(jnp.float32) if only_first else pool(head, x, mask_BxL)
+        return unit(vectors) if head.normalize else vectors
     if head.kind in POOLED:
         x = encoder.bind(heads.Pooler, config, compute, params["pooler"])(x)
     if dropout_key is not None:
@@ -116,35 +115,17 @@ def task_outputs(
 
 
 def pool(head: HeadConfig, hidden_BxLxD: Float[Array, "B L D"], mask_BxL: Bool[Array, "B L"]) -> Float[Array, "B D"]:
-    """One vector a row, float32: of its real tokens alone, so that it does not change with what it is batched with."""
+    """The mean or the maximum of each row's states, float32: of its real tokens alone, so that a vector does not change
+    with what it is batched with."""
     hidden_BxLxD = hidden_BxLxD.astype(jnp.float32)
     real_BxLx1 = mask_BxL[:, :, None]
-    if head.pooling == "cls":
-        return hidden_BxLxD[:, 0]
     if head.pooling == "max":
         return jnp.max(jnp.where(real_BxLx1, hidden_BxLxD, jnp.finfo(jnp.float32).min), axis=1)
     count_Bx1 = jnp.sum(mask_BxL, axis=1, keepdims=True)
     return jnp.sum(jnp.where(real_BxLx1, hidden_BxLxD, 0.0), axis=1) / jnp.maximum(count_Bx1, 1)
 
 
-def pool_pieces(
-    head: HeadConfig, hidden_BxLxD: Float[Array, "B L D"], piece_ids_BxL: Int[Array, "B L"], count: int
-) -> Float[Array, "n D"]:
-    """One vector a text of packed rows, `count` texts, as `pool` (mean or max); 0 for one that has no token."""
-    hidden_TxD = hidden_BxLxD.reshape(-1, hidden_BxLxD.shape[-1]).astype(jnp.float32)
-    of_text_nxT = piece_ids_BxL.reshape(-1) == jnp.arange(count)[:, None]
-    if head.pooling == "max":
-        ids_T = jnp.where(piece_ids_BxL >= 0, piece_ids_BxL, count).reshape(-1)
-        highest = ops.segment_max(hidden_TxD, ids_T, count + 1)[:count]
-        return jnp.where(of_text_nxT.any(axis=1, keepdims=True), highest, 0.0)
-    # A product with 0 and 1, which devices do faster than a sum by segments and its gradient.
-    total_nxD = jnp.dot(of_text_nxT.astype(jnp.float32), hidden_TxD, precision=lax.Precision.HIGHEST)
-    return total_nxD / jnp.maximum(of_text_nxT.sum(axis=1, keepdims=True), 1)
-
-
-def normalized(head: HeadConfig, vectors_nxD: Float[Array, "n D"]) -> Float[Array, "n D"]:
-    """The vectors with length 1 where the head asks for that; a vector of 0 stays, and has a gradient."""
-    if not head.normalize:
-        return vectors_nxD
-    squares = jnp.sum(vectors_nxD**2, axis=-1, keepdims=True)
-    return vectors_nxD * lax.rsqrt(jnp.maximum(squares, 1e-24))
+def unit(vectors: Float[Array, "*n D"]) -> Float[Array, "*n D"]:
+    """The vectors with length 1; a vector of 0 stays, and has a gradient."""
+    squares = jnp.sum(vectors**2, axis=-1, keepdims=True)
+    return vectors * lax.rsqrt(jnp.maximum(squares, 1e-24))

@@ -7,12 +7,12 @@ from bert_jax.errors import UserError
 
 DESCRIPTION = """Scores a fine-tuned model, ours or a Hugging Face folder, on a task's labelled splits: a GLUE task from
 the folder of its download, or classify or regress on a file of one's own. Labels are matched by name. Scores are those
-that the fine-tuning run itself reported."""
+that the fine-tuning run itself reported. sts: any encoder's vectors, by their cosines on a file of STS pairs."""
 EXAMPLE = "bert-jax evaluate --task=mrpc --checkpoint=runs/mrpc --data=glue_data --json"
 
 
 def add_arguments(parser):
-    parser.add_argument("--task", required=True, metavar="NAME", help="a GLUE task, classify or regress")
+    parser.add_argument("--task", required=True, metavar="NAME", help="a GLUE task, classify, regress or sts")
     parser.add_argument("--checkpoint", required=True, metavar="DIR", help="a fine-tuned run, or a Hugging Face folder")
     parser.add_argument("--data", required=True, metavar="PATH", help="folder of GLUE, or a file with labels")
     parser.add_argument("--first", default="text", metavar="COLUMN", help="of a file: the text (default: text)")
@@ -28,12 +28,17 @@ def run(args):
     from bert_jax import parallel  # imported here: --help needs no jax
     from bert_jax.model.presets import ComputeConfig
     from bert_jax.models import load_model
+    from bert_jax.tasks import sts
     from bert_jax.tasks.finetune import scores_in_words, write_predictions
     from bert_jax.tasks.load import load_task
     from bert_jax.tasks.outputs import Forward
     from bert_jax.tasks.task import TaskConfig
 
     model = load_model(args.checkpoint)
+    if args.task == "sts":
+        figures = sts.evaluate(model, args.data, args.batch_size)
+        print(json.dumps(figures) if args.json else scores_in_words({Path(args.data).name: figures}))
+        return
     if model.head is None:
         raise UserError(f"--checkpoint {args.checkpoint} has no head of a task: fine-tune it first (bert-jax finetune)")
     own = args.task in ("classify", "regress")
@@ -49,7 +54,7 @@ def run(args):
     scores = {}
     for name in task.scored_splits():
         split = task.splits[name]
-        outputs = forward(model.params, split.features)
+        outputs = forward(model.params, split)
         scores[name] = task.score(split, outputs) | {"examples": len(split)}
         if args.predictions:
             write_predictions(Path(args.predictions), name, task.predictions(split, outputs))

@@ -7,7 +7,7 @@ import numpy as np
 
 from bert_jax.errors import UserError
 
-WIDTH_STEP = 16  # rows of a batch are padded to a multiple, so that few programs are compiled
+WIDTH_STEP = 4  # the least step between the widths of batches
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,14 +78,13 @@ def longest_first(lengths_a, lengths_b, room):
     return np.where(a_is_longer, longer_kept, shorter), np.where(a_is_longer, shorter, longer_kept)
 
 
-def make_batch(features: Features, rows, *, size: int, pad_id: int, width: int | None = None):
+def make_batch(features: Features, rows, *, size: int, pad_id: int, width: int):
     """Arrays of `size` rows for the model: the rows asked for, then rows of padding with one token each.
 
-    input_ids and token_type_ids int32 [size, width], mask bool. width: by default the longest row's, rounded up.
+    input_ids and token_type_ids int32 [size, width], mask bool.
     """
     rows = np.asarray(rows, np.int64)
     lengths = features.lengths[rows]
-    width = width or rounded_width(lengths)
     mask = np.arange(width) < np.pad(lengths, (0, size - len(rows)), constant_values=1)[:, None]
     ids = np.full((size, width), pad_id, np.int32)
     ids[: len(rows)][mask[: len(rows)]] = features.ids[places(features.offsets[:-1][rows], lengths)]
@@ -94,9 +93,11 @@ def make_batch(features: Features, rows, *, size: int, pad_id: int, width: int |
     return {"input_ids": ids, "token_type_ids": types, "mask": mask}
 
 
-def rounded_width(lengths):
-    """The width of rows that hold texts of these lengths: a multiple of WIDTH_STEP."""
-    return -(-int(lengths.max()) // WIDTH_STEP) * WIDTH_STEP
+def rounded_width(longest, most):
+    """The width of rows for texts of up to `longest` tokens: rounded up, so that few programs are compiled, by no more
+    than an eighth or WIDTH_STEP - 1 tokens, and not above `most`, the model's positions."""
+    step = max(WIDTH_STEP, 2 ** (int(longest - 1).bit_length() - 4))
+    return min(-(-int(longest) // step) * step, most)
 
 
 def offsets_of(lengths):

@@ -31,7 +31,7 @@ from bert_jax.randomness import Purpose, purpose_key
 from bert_jax.runlog import RunLog, in_words
 from bert_jax.schedules import make_schedule
 from bert_jax.tasks import step as steps
-from bert_jax.tasks.batches import Packer, epoch_batch, to_devices, training_examples
+from bert_jax.tasks.batches import epoch_batch, make_batcher, to_devices, training_examples
 from bert_jax.tasks.load import load_task
 from bert_jax.tasks.metrics import is_degenerate
 from bert_jax.tasks.outputs import Forward
@@ -56,21 +56,25 @@ class Programs:
         self.shapes = jax.eval_shape(lambda: self._init(model.params, 0))
         self.shardings = parallel.state_shardings(self.shapes, self.mesh)
         factors = steps.rate_factors(config, self.shapes["params"])
-        step = steps.make_train_step(config, self.architecture, task.head, factors)
+        step = steps.make_train_step(config, self.architecture, task.head, factors, task.loss)
         self.train_step = jax.jit(
             step, donate_argnums=0, out_shardings=(self.shardings, parallel.replicated(self.mesh))
         )
         ways = self.mesh.shape["data"] * self.mesh.shape["fsdp"]
         if "train" not in task.splits:
             raise UserError(f"{task.name}: there are no training examples in {config.task.data}")
-        self.packer = Packer(task.splits["train"], config.batch_size, ways, model.tokenizer.pad_id)
+        sizes = config.batch_size, ways, model.tokenizer.pad_id, model.config.max_positions
+        self.batcher = make_batcher(task.head, task.splits["train"], *sizes)
         self.forward = Forward(
             config.compute, model.config, task.head, self.mesh, config.eval_batch_size, model.tokenizer.pad_id
         )
 
     def _init(self, params, seed):
-        params, _ = steps.init_params(self.model.config, self.config.compute, self.task.head, params, seed)
-        return steps.init_state(self.config, params)
+        return steps.init_state(self.config, self._init_params(params, seed)[0])
+
+    def _init_params(self, params, seed):
+        task = self.task
+        return steps.init_params(self.model.config, self.config.compute, task.head, params, seed, task.loss)
 
     def init_state(self, seed):
         """The state before the first update, laid out over the mesh; no part of it is shared with the model."""
@@ -78,7 +82,7 @@ class Programs:
 
     def fresh_parts(self):
         """Names of the parts that are drawn anew."""
-        return steps.init_params(self.model.config, self.config.compute, self.task.head, self.model.params, 0)[1]
+        return self._init_params(self.model.params, 0)[1]
 
 
 def training_architecture(config, model):
@@ -153,7 +157,8 @@ class Run:
         step = self.checkpoints.newest_intact(self.log.say) if self.checkpoints else None
         if step is None:
             fresh = self.programs.fresh_parts()
-            self.log.say(f"encoder of {model.path}; drawn from seed {self.config.seed}: {', '.join(fresh)}")
+            drawn = f"; drawn from seed {self.config.seed}: {', '.join(fresh)}" if fresh else ""
+            self.log.say(f"encoder of {model.path}{drawn}")
             self._save_inputs()
             self.log.start(0)
             return self.programs.init_state(self.config.seed)
@@ -226,7 +231,7 @@ class Run:
     def _batch(self):
         config = self.config
         examples = epoch_batch(self.examples, self.progress.examples, config.batch_size, config.seed)
-        batch = self.programs.packer(examples)
+        batch = self.programs.batcher(examples)
         return to_devices(batch, parallel.batch_sharding(self.programs.mesh)), len(examples)
 
     def _read(self, step, metrics):
@@ -250,7 +255,7 @@ class Run:
     def _evaluate(self):
         progress, scores = self.progress, {}
         for name in self.task.scored_splits():
-            outputs = self.programs.forward(self.state["params"], self.task.splits[name].features)
+            outputs = self.programs.forward(self.state["params"], self.task.splits[name])
             scores[name] = self.task.score(self.task.splits[name], outputs)
             self.log.write(name, progress.step, scores[name])
         self.log.say(f"step {progress.step}: training loss {progress.loss:.4f}; {scores_in_words(scores)}")
@@ -268,7 +273,10 @@ class Run:
         if (folder / step).exists():  # of a run that was killed here, and went on from before
             (folder / step).rmtree()
         self.programs.model.tokenizer.save(self.workdir / BEST / "tokenizer")
-        save_weights(self.workdir / BEST, self.state["params"], self._record())
+        params = self.state["params"]
+        if not self.task.head.outputs:  # what an embed head was trained through has no use afterwards
+            params = {name: values for name, values in params.items() if name != "task"}
+        save_weights(self.workdir / BEST, params, self._record())
         for path in folder.iterdir():
             if path.name != step:
                 path.rmtree()
@@ -295,7 +303,7 @@ class Run:
         for name, split in self.task.splits.items():
             if name == "train":
                 continue
-            outputs = self.programs.forward(params, split.features)
+            outputs = self.programs.forward(params, split)
             if split.labels is not None:
                 scores[name] = self.task.score(split, outputs)
                 if self.task.head.kind == "classify" and is_degenerate(outputs.argmax(-1)):

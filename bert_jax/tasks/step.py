@@ -9,7 +9,7 @@ import numpy as np
 from bert_jax import losses, rules
 from bert_jax.errors import UserError
 from bert_jax.model import encoder, heads
-from bert_jax.model.task_heads import init_head, task_outputs
+from bert_jax.model.task_heads import POOLED, init_head, task_outputs
 from bert_jax.optim import make_optimizer
 from bert_jax.randomness import Purpose, purpose_key
 from bert_jax.step import update_state
@@ -23,17 +23,24 @@ DEPTH_RULES = (
 )
 
 
-def init_params(config, compute, head, params, seed):
+def init_params(config, compute, head, params, seed, loss=None):
     """(parameters to start fine-tuning from, names of the parts drawn anew).
 
-    The encoder's are those of `params`; the pooler's too, and drawn where a head needs one that is not there. The
-    projection of the task is always new. Pretraining heads are left out.
+    The encoder's are those of `params`; where the head reads the pooler its too, or drawn if there is none. The
+    projection of the task is always new; of an embed head only the EmbeddingLoss nli has one, over u, v and |u - v|.
+    Pretraining heads are left out.
     """
     pooler_key, head_key = jax.random.split(purpose_key(seed, Purpose.INITIALIZATION))
-    drawn = {"task": init_head(config, compute, head.outputs, head_key)}
-    if "pooler" not in params:
-        drawn["pooler"] = encoder.init_module(heads.Pooler, config, compute, pooler_key)
-    kept = {name: params[name] for name in ("embeddings", "layers", "pooler") if name in params}
+    kept, drawn = {name: params[name] for name in ("embeddings", "layers")}, {}
+    if head.outputs:
+        drawn["task"] = init_head(config, compute, head.outputs, head_key)
+    elif loss.kind == "nli":
+        drawn["task"] = init_head(config, compute, loss.classes, head_key, inputs=3 * config.hidden)
+    if head.kind in POOLED:
+        if "pooler" in params:
+            kept["pooler"] = params["pooler"]
+        else:
+            drawn["pooler"] = encoder.init_module(heads.Pooler, config, compute, pooler_key)
     return kept | drawn, list(drawn)
 
 
@@ -73,11 +80,12 @@ def rate_factors(config, params):
     return jax.tree.unflatten(tree, factors)
 
 
-def make_train_step(config, model, head, factors):
+def make_train_step(config, model, head, factors, loss=None):
     """The function (state, batch, rate, key) -> (state, metrics) of one update, to be jitted.
 
-    batch: of batches.Packer. rate: the learning rate, key: the run's for dropout; both are given, so that
-    one program serves all runs of a sweep. factors: of `rate_factors`. What is frozen counts in no gradient norm.
+    batch: of batches.py. rate: the learning rate, key: the run's for dropout; both are given, so that one program
+    serves all runs of a sweep. factors: of `rate_factors`; what is frozen counts in no gradient norm. loss: the
+    EmbeddingLoss of an embed head.
     """
     optimizer = make_optimizer(config.optimizer)
 
@@ -86,14 +94,15 @@ def make_train_step(config, model, head, factors):
 
         def loss_fn(params):
             outputs = task_outputs(params, model, config.compute, head, batch, dropout_key)
-            sums = task_sums(head, outputs, batch)
+            sums = task_sums(params, model, config.compute, head, loss, outputs, batch)
             return losses.contribution(sums, {"task_weight": sums["task_weight"]})
 
-        loss, gradients = jax.value_and_grad(loss_fn)(state["params"])
+        value, gradients = jax.value_and_grad(loss_fn)(state["params"])
         gradients = jax.tree.map(lambda g, factor: jnp.where(factor > 0, g, 0.0), gradients, factors)
         count = jnp.sum(batch["row_weight"])
-        state, metrics = update_state(optimizer, state, loss, gradients, rate, count, factors)
-        metrics |= {"loss": loss, "real_tokens": jnp.sum(batch["piece_ids"] >= 0, dtype=jnp.float32)}
+        state, metrics = update_state(optimizer, state, value, gradients, rate, count, factors)
+        real = batch["mask"] if "mask" in batch else batch["piece_ids"] >= 0
+        metrics |= {"loss": value, "real_tokens": jnp.sum(real, dtype=jnp.float32)}
         return state, jax.tree.map(jnp.float32, metrics)
 
     return train_step

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import numpy as np
 
 from bert_jax.model.task_heads import HeadConfig
+from bert_jax.tasks.embedding_losses import EmbeddingLoss
 from bert_jax.tasks.features import Features
 
 
@@ -29,18 +30,26 @@ class TaskConfig:
 
 @dataclasses.dataclass(frozen=True)
 class Split:
-    """The examples of one split, a row of `features` each, in the order of their file.
+    """The n examples of one split in the order of their file; each is `rows` rows of `features`, one behind the other.
 
-    labels: int32 [n] of a classification, float32 [n] of a regression; None where there are none. indices: what the
-    file numbers its examples by, None where it does not.
+    labels: of classify and choose int32 [n], of regress float32 [n], of tag int32 by token of `features.ids` and -1
+    where none is scored, of answer int32 [n, 2], the first and the last token within the row; of embed as its loss
+    says. None where there are none. indices: what the file numbers its examples by, None where it does not.
+    source: what the task has to know besides, to score and to write.
     """
 
     features: Features
     labels: np.ndarray | None
+    rows: int = 1
     indices: Sequence | None = None
+    source: object = None
 
     def __len__(self):
-        return len(self.features)
+        return len(self.features) // self.rows
+
+    def rows_of(self, examples):
+        """The rows of `features` of some examples, int64 [examples * rows]."""
+        return (np.asarray(examples, np.int64)[:, None] * self.rows + np.arange(self.rows)).ravel()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,7 +61,8 @@ class Task:
     main: the figure that chooses the best model, the higher the better.
     predictions(split, outputs) -> one JSON object an example, in input order.
     remarks: what a person should know of how the data was read, in lines.
-    Outputs are float32: [n, C] of a classification, [n] of a regression.
+    loss: what an embed head is trained on; None of all others.
+    Outputs are float32, as `outputs.Forward` gives them.
     """
 
     name: str
@@ -62,6 +72,7 @@ class Task:
     main: str
     predictions: Callable[[Split, np.ndarray], Iterable[dict]]
     remarks: Sequence[str] = ()
+    loss: EmbeddingLoss | None = None
 
     def scored_splits(self):
         """Names of the splits that have labels, but for the training examples."""

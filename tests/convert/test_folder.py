@@ -106,7 +106,8 @@ def test_sentence_transformers_pools_as_we_do(tmp_path, head):
     theirs = sentence_transformers.SentenceTransformer(str(tmp_path / "out"), device="cpu")
     texts = [*corpus().read_text().splitlines()[:3], "a " * 60]
     features = encode_rows(model.tokenizer, texts, length=head.length)
-    batch = make_batch(features, range(4), size=4, pad_id=model.tokenizer.pad_id)
+    width = int(features.lengths.max())
+    batch = make_batch(features, range(4), size=4, pad_id=model.tokenizer.pad_id, width=width)
     batch = {name: jnp.asarray(array) for name, array in batch.items()}
     ours = task_outputs(model.params, model.config, ComputeConfig(), head, batch)
     np.testing.assert_allclose(theirs.encode(texts), ours, atol=1e-5)

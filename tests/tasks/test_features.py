@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bert_jax.errors import UserError
-from bert_jax.tasks.features import encode_rows, longest_first, make_batch
+from bert_jax.tasks.features import encode_rows, longest_first, make_batch, rounded_width
 from bert_jax.text.tokenizer import load_tokenizer
 
 TEXTS = ["A small cat sat.", "", "Unbelievably, the quick brown fox jumped over 1,234 lazy dogs!", "yes", "é [SEP] x"]
@@ -53,8 +53,8 @@ def test_a_special_token_spelt_in_a_text_is_text(tokenizer):
 
 def test_batches_hold_the_rows_and_padding(tokenizer):
     features = encode_rows(tokenizer, TEXTS, TEXTS[::-1], length=20)
-    batch = make_batch(features, [3, 1], size=3, pad_id=tokenizer.pad_id)
-    assert batch["input_ids"].shape == (3, 16 if features.lengths[[3, 1]].max() <= 16 else 32)
+    batch = make_batch(features, [3, 1], size=3, pad_id=tokenizer.pad_id, width=24)
+    assert batch["input_ids"].shape == (3, 24)
     for row, n in enumerate((3, 1)):
         ids = features.ids[features.offsets[n] : features.offsets[n + 1]]
         assert batch["input_ids"][row][batch["mask"][row]].tolist() == ids.tolist()
@@ -73,3 +73,11 @@ def test_texts_above_the_limit_are_counted_or_refused(tokenizer):
         encode_rows(tokenizer, TEXTS[2:], length=8, truncate=False)
     with pytest.raises(UserError, match="a length of 3 tokens"):
         encode_rows(tokenizer, TEXTS, TEXTS, length=3)
+
+
+def test_widths_are_few_and_waste_little():
+    widths = {longest: rounded_width(longest, 512) for longest in range(3, 513)}
+    assert len(set(widths.values())) == 40 and all(width >= longest for longest, width in widths.items())
+    assert max(width - longest for longest, width in widths.items() if longest > 32) < 32
+    assert max(width / longest for longest, width in widths.items() if longest > 32) < 9 / 8
+    assert rounded_width(29, 30) == 30  # a model of 30 positions reads no row of 32

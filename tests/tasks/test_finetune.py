@@ -129,7 +129,7 @@ def test_a_sweep_makes_each_run_once_and_compiles_once(run, tmp_path, capsys, mo
     table = capsys.readouterr().out.splitlines()[-4:]
     assert table[0].startswith("| learning_rate | epochs | train_examples | main | mean | deviation | least | most")
     assert [row.split("|")[1].strip() for row in table[2:]] == ["0.003", "1e-05"]  # the better one first
-    assert len(made) == 4 and programs[0].train_step._cache_size() <= len(programs[0].packer.row_counts)
+    assert len(made) == 4 and programs[0].train_step._cache_size() <= len(programs[0].batcher.row_counts)
     heights = [line["scores"]["validation"]["accuracy"] for line in lines(tmp_path / "sweep.jsonl")]
     assert load_model(tmp_path).record["scores"]["validation"]["accuracy"] == max(heights)
     # Killed in the middle of the last line: that run alone is made again.

@@ -112,7 +112,7 @@ def test_fifty_steps_have_the_losses_of_transformers_and_torch(shared_data, mini
     params, _ = steps.init_params(model.config, config.compute, task.head, model.params, 0)
     state = jax.tree.map(jnp.copy, steps.init_state(config, params))
     step = jax.jit(steps.make_train_step(config, architecture, task.head, steps.rate_factors(config, params)))
-    packer, rate = Packer(train, 16, 1, model.tokenizer.pad_id), 5e-5
+    packer, rate = Packer(train, 16, 1, model.tokenizer.pad_id, 512), 5e-5
 
     reference = transformers.BertForSequenceClassification.from_pretrained(
         minilm, num_labels=2, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
