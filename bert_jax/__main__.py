@@ -16,8 +16,9 @@ VERBS = {
     "import": ("bert_jax.convert.importing", "make a checkpoint of a Hugging Face or Google model"),
     "export": ("bert_jax.convert.exporting", "write a checkpoint as a folder for transformers"),
     "finetune": ("bert_jax.finetune", "fine-tune an encoder on a task; run again to resume"),
-    "evaluate": ("bert_jax.tasks.evaluate", "score a fine-tuned model"),
+    "evaluate": ("bert_jax.tasks.evaluate", "score a model on labelled examples"),
     "embed": ("bert_jax.embed", "write a vector for each text"),
+    "search": ("bert_jax.search", "find the texts closest to a query"),
     "predict": ("bert_jax.predict", "predict from a checkpoint"),
     "report": ("bert_jax.report.write", "write a run's report as one HTML file"),
 }

@@ -42,13 +42,15 @@ def run_with_overrides(args, overrides):
 
 def _run(settings, args, sweeps, stop):
     from bert_jax.models import load_model
+    from bert_jax.report.write import write_report
     from bert_jax.tasks import finetune, submission, sweep
 
     model = load_model(args.checkpoint)
     if sweeps:
         print(sweep.in_markdown(sweep.sweep(settings, model, args.workdir, stop=stop)), end="")
-        return
-    finetune.finetune(settings, model, args.workdir, stop=stop)
+    else:
+        finetune.finetune(settings, model, args.workdir, stop=stop)
+    print(f"report: {write_report(args.workdir)}")
     if args.submission:
         print(submission.add_run(args.workdir, settings.task.name, args.submission))
 

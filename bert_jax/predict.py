@@ -1,37 +1,35 @@
-"""The verb `predict`: what a pretrained checkpoint puts in place of [MASK]."""
+"""The verb `predict`: what a model says of texts."""
 
-import dataclasses
-import functools
 import itertools
 import json
 import sys
 
-import jax
-import numpy as np
-
 from bert_jax.errors import UserError
-from bert_jax.model import encoder, heads
-from bert_jax.model.presets import ComputeConfig, EncoderConfig
-from bert_jax.models import load_model
 
-DESCRIPTION = """Predicts from a checkpoint. fill-mask: the most probable tokens in place of each [MASK]. Texts come as
-arguments, or one a line on standard input."""
-EXAMPLE = 'bert-jax predict --task=fill-mask --checkpoint=runs/quickstart "The [MASK] sat on the mat."'
-COMPUTE = ComputeConfig()
-BATCH = 16  # texts predicted together; fixed, as the program is compiled for it
-LENGTH_STEP = 32  # lengths are rounded up to a multiple, for the same reason
+DESCRIPTION = """Predicts from a model, ours or a Hugging Face folder. Inputs come as arguments, or one a line on
+standard input; where one has several parts, tabs are between them:
+  fill-mask  a text with [MASK]: the most probable tokens in its place
+  classify   a text, or two: its label, with the probability of each
+  regress    a text, or two: its number
+  tag        a text, its words parted by spaces: a tag for each word
+  answer     a question and a text: the part of the text that answers it
+  choose     a beginning and two or more endings: the likeliest ending
+  rerank     texts, and --query: the best match first (of a model for pairs)"""
+EXAMPLE = """bert-jax predict --task=fill-mask --checkpoint=runs/quickstart "The [MASK] sat on the mat."
+  bert-jax predict --task=classify --checkpoint=runs/mrpc $'A man eats.\\tSomeone is eating.'"""
+TASKS = ("fill-mask", "classify", "regress", "tag", "answer", "choose", "rerank")
+BATCH = 16  # inputs predicted together, so that results come while input goes on
 
 
 def add_arguments(parser):
-    parser.add_argument("texts", nargs="*", metavar="TEXT", help="a text with [MASK] in it (default: standard input)")
-    parser.add_argument("--task", required=True, choices=["fill-mask"])
+    parser.add_argument("inputs", nargs="*", metavar="INPUT", help="default: the lines of standard input")
+    parser.add_argument("--task", required=True, choices=TASKS)
     parser.add_argument("--checkpoint", required=True, metavar="DIR", help="a run of ours, or a Hugging Face folder")
-    parser.add_argument("--top", type=int, default=5, metavar="K", help="tokens shown for each [MASK] (default 5)")
-    parser.add_argument("--json", action="store_true", help="one JSON object a text")
-    parser.add_argument("--attention", type=_numbers, metavar="N,N", help="with --json: attention maps of these layers")
-    parser.add_argument(
-        "--hidden", type=_numbers, metavar="N,N", help="with --json: hidden states; 0 is the embeddings"
-    )
+    parser.add_argument("--top", type=int, default=5, metavar="K", help="candidates shown: fill-mask, answer, rerank")
+    parser.add_argument("--query", metavar="TEXT", help="of rerank: what the texts are to match")
+    parser.add_argument("--json", action="store_true", help="one JSON object an input")
+    parser.add_argument("--attention", type=_numbers, metavar="N,N", help="of fill-mask, with --json: maps of layers")
+    parser.add_argument("--hidden", type=_numbers, metavar="N,N", help="the same: states of layers; 0: embeddings")
 
 
 def _numbers(text):
@@ -39,109 +37,101 @@ def _numbers(text):
 
 
 def run(args):
-    if (args.attention or args.hidden) and not args.json:
-        raise UserError("--attention and --hidden write JSON: give --json too")
+    _check(args)
+    from bert_jax import fill_mask  # imported here: --help needs no jax
+    from bert_jax.models import load_model
+
+    lines = iter(args.inputs) if args.inputs else (line.rstrip("\n") for line in sys.stdin)
+    inputs = (line for line in lines if line.strip())
+    model = load_model(args.checkpoint)
+    if args.task == "fill-mask":
+        filler = fill_mask.mask_filler(model)
+        _check_layers(args, filler.model.layers)
+        for batch in _batches(inputs):
+            results = filler.fill_mask(batch, args.top, args.attention or (), args.hidden or ())
+            _print(args, results, fill_mask.in_words)
+        return
+    from bert_jax.tasks.predictor import TaskPredictor
+
+    predictor, (predict, shown) = TaskPredictor(model, batch_size=BATCH), OF_TASK[args.task]
+    for batch in [list(inputs)] if args.task == "rerank" else _batches(inputs):
+        _print(args, predict(predictor, args, batch), shown)
+    if predictor.truncated:
+        print(f"{predictor.truncated:,} inputs were cut to {predictor.length} tokens", file=sys.stderr)
+
+
+def _batches(inputs):
+    return iter(lambda: list(itertools.islice(inputs, BATCH)), [])
+
+
+def _check(args):
+    if (args.attention or args.hidden) and not (args.json and args.task == "fill-mask"):
+        raise UserError("--attention and --hidden write JSON: give --json and --task=fill-mask too")
     if args.top < 1:
         raise UserError(f"--top is {args.top}: expected 1 or more")
-    predictor = load_predictor(args.checkpoint)
+    if (args.query is None) == (args.task == "rerank"):
+        raise UserError("--task=rerank needs --query, and no other task has one")
+
+
+def _check_layers(args, layers):
     for option, first in (("attention", 1), ("hidden", 0)):
         for layer in getattr(args, option) or ():
-            if not first <= layer <= predictor.model.layers:
-                raise UserError(f"--{option}={layer}: expected {first} to {predictor.model.layers} (the layers)")
-    lines = iter(args.texts) if args.texts else (line.rstrip("\n") for line in sys.stdin)
-    texts = (line for line in lines if line.strip())
-    for batch in iter(lambda: list(itertools.islice(texts, BATCH)), []):
-        for result in predictor.fill_mask(batch, args.top, args.attention or (), args.hidden or ()):
-            print(json.dumps(result, ensure_ascii=False) if args.json else in_words(result), flush=True)
+            if not first <= layer <= layers:
+                raise UserError(f"--{option}={layer}: expected {first} to {layers} (the layers)")
 
 
-def in_words(result):
-    lines = [result["text"]]
-    for number, candidates in enumerate(result["predictions"], 1):
-        shown = "  ".join(f"{c['token']} {c['probability']:.3f}" for c in candidates)
-        lines.append(f"  [{number}] {shown}" if len(result["predictions"]) > 1 else f"  {shown}")
-    return "\n".join(lines)
+def _print(args, results, shown):
+    for result in results:
+        print(json.dumps(result, ensure_ascii=False) if args.json else shown(result), flush=True)
 
 
-@dataclasses.dataclass(frozen=True)
-class Predictor:
-    """A checkpoint's model, parameters and tokenizer."""
-
-    model: EncoderConfig
-    params: dict
-    tokenizer: object
-
-    def fill_mask(self, texts, top=5, attention=(), hidden=()):
-        """For each text (at most BATCH) a dict: `text`, `tokens` (pieces), `predictions`: a list a [MASK] of the `top`
-        {token, id, probability}; and for the layers asked for `attention` {n: [H, L, L]} and `hidden` {n: [L, D]}.
-
-        Raises UserError for a text without [MASK] or longer than the model's positions.
-        """
-        rows = [self._ids(text) for text in texts]
-        batch = self._batch(rows)
-        states, maps, logits = _forward(self.model, self.params, batch, bool(attention or hidden))
-        probabilities = np.asarray(jax.nn.softmax(logits))
-        results = []
-        for n, (text, ids) in enumerate(zip(texts, rows, strict=True)):
-            masks = np.flatnonzero(np.array(ids) == self.tokenizer.mask_id)
-            result = {"text": text, "tokens": self.tokenizer.tokens(ids)}
-            result["predictions"] = [self._top(probabilities[n, p], top) for p in range(len(masks))]
-            size = len(ids)
-            if attention:
-                result["attention"] = {str(m): np.asarray(maps[m - 1, n, :, :size, :size]).tolist() for m in attention}
-            if hidden:
-                result["hidden"] = {str(m): np.asarray(states[m, n, :size]).tolist() for m in hidden}
-            results.append(result)
-        return results
-
-    def _ids(self, text):
-        t = self.tokenizer
-        ids = [t.cls_id, *t.encode_special(text), t.sep_id]
-        if t.mask_id not in ids:
-            raise UserError(f"no [MASK] in the text {text[:60]!r}")
-        if len(ids) > self.model.max_positions:
-            raise UserError(f"a text of {len(ids)} tokens: the model reads {self.model.max_positions}: {text[:60]!r}")
-        return ids
-
-    def _batch(self, rows):
-        """Arrays of fixed shapes, so that few programs are compiled: padded rows, lengths and numbers of masks."""
-        length = min(-(-max(map(len, rows)) // LENGTH_STEP) * LENGTH_STEP, self.model.max_positions)
-        ids = np.full((BATCH, length), self.tokenizer.pad_id, np.int32)
-        for row, values in zip(ids, rows, strict=False):
-            row[: len(values)] = values
-        is_mask = ids == self.tokenizer.mask_id
-        most = 2 ** int(np.ceil(np.log2(is_mask.sum(1).max())))
-        positions = np.argsort(~is_mask, axis=1, kind="stable")[:, :most]
-        return {"input_ids": ids, "mask": ids != self.tokenizer.pad_id, "positions": positions}
-
-    def _top(self, probabilities_V, top):
-        best = np.argsort(-probabilities_V, kind="stable")[:top]
-        names = self.tokenizer.tokens(best)
-        return [
-            {"token": name, "id": int(i), "probability": float(probabilities_V[i])}
-            for name, i in zip(names, best, strict=True)
-        ]
+def _parts(text, least, most):
+    """The parts of an input; UserError for fewer or more of them."""
+    parts = text.split("\t")
+    if not least <= len(parts) <= most:
+        wanted = f"{least}" if least == most else f"{least} to {most}"
+        raise UserError(f"an input of {len(parts)} parts: expected {wanted}, parted by tabs: {text[:60]!r}")
+    return parts
 
 
-def load_predictor(path):
-    """The Predictor of what --checkpoint=PATH names (`models.load_model`)."""
-    model = load_model(path)
-    if "mlm" not in model.params:
-        raise UserError(
-            f"--checkpoint {path} has no MLM head, which fill-mask needs: it holds {', '.join(model.params)}"
-        )
-    return Predictor(model.config, model.params, model.tokenizer)
+def _texts_or_pairs(function, inputs):
+    parts = [_parts(text, 1, 2) for text in inputs]
+    for count, group in itertools.groupby(parts, key=len):  # rows of single texts and of pairs are made apart
+        first, *second = zip(*group, strict=True)
+        yield from function(first, second[0] if count == 2 else None)
 
 
-@functools.partial(jax.jit, static_argnums=(0, 3))
-def _forward(model, params, batch, all_layers):
-    """(hidden [N+1, B, L, D], attention [N, B, H, L, L]) where asked for, and logits [B, P, V]."""
-    inputs = batch["input_ids"], None, batch["mask"]
-    if all_layers:
-        states, maps = encoder.encode_layers(params, model, COMPUTE, *inputs)
-        last = states[-1]
-    else:
-        states = maps = None
-        last = encoder.encode(params, model, COMPUTE, *inputs)
-    gathered = heads.gather_positions(last, batch["positions"])
-    return states, maps, heads.mlm_logits(params, model, COMPUTE, gathered)[..., : model.vocab_size]
+def _answer(predictor, args, inputs):
+    questions, contexts = zip(*(_parts(text, 2, 2) for text in inputs), strict=True)
+    return predictor.answer(questions, contexts, args.top)
+
+
+def _choose(predictor, args, inputs):
+    for context, *endings in (_parts(text, 3, 100) for text in inputs):
+        yield predictor.choose(context, endings)
+
+
+# What each task makes of a batch of inputs, and a result as a line.
+OF_TASK = {
+    "classify": (
+        lambda predictor, args, inputs: _texts_or_pairs(predictor.classify, inputs),
+        lambda result: f"{result['label']} {result['probability']:.3f}",
+    ),
+    "regress": (
+        lambda predictor, args, inputs: _texts_or_pairs(predictor.regress, inputs),
+        lambda result: f"{result['score']:.4f}",
+    ),
+    "tag": (
+        lambda predictor, args, inputs: predictor.tag([text.split() for text in inputs]),
+        lambda result: " ".join(f"{word}/{tag}" for word, tag in zip(result["words"], result["tags"], strict=True)),
+    ),
+    "answer": (
+        _answer,
+        lambda result: "\n".join(f"{one['probability']:.3f} {one['text'] or '(none)'}" for one in result["n_best"]),
+    ),
+    "choose": (_choose, lambda result: f"{result['probability']:.3f} {result['ending']}"),
+    "rerank": (
+        lambda predictor, args, inputs: predictor.rerank(args.query, inputs)[: args.top],
+        lambda result: f"{result['score']:.4f} {result['text']}",
+    ),
+}

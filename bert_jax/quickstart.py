@@ -80,11 +80,12 @@ def quickstart(workdir, corpus=None):
 
 def _predict(workdir):
     """Prints the predictions for a few sentences and keeps them for the report."""
-    from bert_jax import predict
+    from bert_jax import fill_mask
+    from bert_jax.models import load_model
 
-    results = predict.load_predictor(workdir).fill_mask(SENTENCES)
+    results = fill_mask.mask_filler(load_model(workdir)).fill_mask(SENTENCES)
     for result in results:
-        print(predict.in_words(result))
+        print(fill_mask.in_words(result))
     (workdir / "predictions.json").write_text(json.dumps(results, indent=1) + "\n")
 
 

@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 import scipy.special
 
-from bert_jax import checkpoint, predict
+from bert_jax import checkpoint
+from bert_jax.fill_mask import mask_filler
 from bert_jax.model import encoder, heads
 from bert_jax.model.presets import ComputeConfig
+from bert_jax.models import load_model
 from tests.e2e.conftest import corpus, finished_run, run_here
 
 
@@ -28,7 +30,7 @@ def text(words):
 
 @pytest.fixture(scope="module")
 def predictor():
-    return predict.load_predictor(finished_run())
+    return mask_filler(load_model(finished_run()))
 
 
 def command(capsys, *arguments, checkpoint_of=None):

@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
-from bert_jax import predict
 from bert_jax import train as training
 from bert_jax.checkpoint import restore_params
 from bert_jax.errors import Preempted, UserError
+from bert_jax.fill_mask import mask_filler
+from bert_jax.models import load_model
 from tests.e2e.conftest import metrics, reproduced, settings
 from tests.test_phases import HEADS, data_of
 from tests.test_train import StopAfter
@@ -37,7 +38,7 @@ def test_a_run_on_each_kind_measures_its_heads_and_predicts(tmp_path, capsys, ki
     out = capsys.readouterr().out
     assert ("NSP" in out, "SOP" in out) == (head == "nsp", head == "sop")
     assert ("pooler" in restore_params(tmp_path / "checkpoints" / "6")) == (head != "none")
-    predictor = predict.load_predictor(tmp_path)
+    predictor = mask_filler(load_model(tmp_path))
     (candidates,) = predictor.fill_mask(["[MASK] ba."], top=999)[0]["predictions"]
     assert sorted(c["id"] for c in candidates) == list(range(predictor.model.vocab_size))
     assert sum(c["probability"] for c in candidates) == pytest.approx(1, abs=1e-5)

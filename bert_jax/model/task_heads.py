@@ -25,6 +25,7 @@ class HeadConfig:
     labels: names in the order of the logits, which is the order in which any data set has to be read.
     pooling, normalize: of embed alone: what makes a vector out of the tokens' (mean and max of real tokens, or the
     first one, without BERT's pooler), and whether its length is then made 1.
+    null: of answer alone: whether there may be none.
     length: tokens of an input that the model was tuned on, the special ones included; 0 where that is not known.
     """
 
@@ -32,6 +33,7 @@ class HeadConfig:
     labels: tuple[str, ...] = ()
     pooling: str = "mean"
     normalize: bool = False
+    null: bool = False
     length: int = 0
 
     def __post_init__(self):

@@ -1,17 +1,12 @@
-"""The curves of a run as inline SVG: plotted by matplotlib, coloured by the page, so that they follow its theme."""
+"""The curves of a run as plots."""
 
-import re
 from dataclasses import dataclass
-from io import StringIO
 
-import matplotlib
 import numpy as np
-from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
-# What matplotlib draws in a colour on the left gets the page's CSS variable on the right.
-INK, GRID, TRAIN, HELDOUT, SECOND, BAD = "#010203", "#040506", "#0072b2", "#d55e00", "#009e73", "#cc79a7"
-VARIABLES = {INK: "ink", GRID: "grid", TRAIN: "train", HELDOUT: "heldout", SECOND: "second", BAD: "bad"}
+from bert_jax.report.svg import BAD, HELDOUT, INK, SECOND, TRAIN, canvas, save_svg, short_tick
+
 MOST_POINTS = 400  # of a line: more than a screen shows at this width
 MOST_MARKERS = 40  # points of a line that still get a marker each
 MOST_BAD_MARKS = 100
@@ -19,7 +14,6 @@ SMOOTHED_FROM = 40  # points; fewer are read best as they are
 WINDOW_SHARE = 0.04  # of a phase's points, averaged to smooth
 LOG_FROM = 20  # the largest value over the median one: beyond this a linear axis shows one spike and nothing else
 CUT_FROM = 2  # of a speed, the largest value over a phase's 95th percentile: higher spikes leave the plot
-SIZE_INCHES = (4.8, 3.0)
 
 
 @dataclass(frozen=True)
@@ -71,17 +65,17 @@ def panels(run):
 
 def histogram(title, edges, counts):
     """The SVG of how many rows have more than edges[i] and at most edges[i + 1] tokens."""
-    figure, axes = _canvas()
+    figure, axes = canvas()
     centres, widths = np.add(edges[1:], edges[:-1]) / 2, np.diff(edges)
     axes.bar(centres, counts, width=widths * 0.9, color=TRAIN, linewidth=0)
     axes.set_xlabel("tokens in a row, special tokens included")
     axes.set_ylabel("rows")
     axes.set_xlim(edges[0], edges[-1])
-    return _save(figure, title)
+    return save_svg(figure, title)
 
 
 def _svg(panel, run):
-    figure, axes = _canvas()
+    figure, axes = canvas()
     lines = run.train + run.heldout
     last = max(line["step"] for line in lines)
     for (name, label), colour in zip(panel.figures.items(), (TRAIN, SECOND), strict=False):
@@ -94,7 +88,7 @@ def _svg(panel, run):
     _mark_bad(axes, run.bad)
     axes.legend(loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=2, frameon=False, fontsize=9, labelcolor=INK,
                 borderaxespad=0.2, handlelength=1.6, columnspacing=1.2)  # fmt: skip
-    return _save(figure, panel.title)
+    return save_svg(figure, panel.title)
 
 
 def _points(lines, name):
@@ -159,7 +153,7 @@ def _set_axes(axes, panel, phases, last):
         axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 100 * low else (1,), numticks=8))
         axes.yaxis.set_minor_locator(NullLocator())
     axes.set_ylabel(panel.unit + remark)
-    axes.yaxis.set_major_formatter(FuncFormatter(_short_tick))  # a log scale has brought its own
+    axes.yaxis.set_major_formatter(FuncFormatter(short_tick))  # a log scale has brought its own
 
 
 def _mark_phases(axes, run, last):
@@ -203,47 +197,3 @@ def smooth(steps, values, most=MOST_POINTS):
     kept = np.unique(np.linspace(0, len(steps) - 1, most).astype(int))
     reach = np.minimum(half, kept)
     return steps[kept], np.array([values[i - r : i + r + 1].mean() for i, r in zip(kept, reach, strict=True)])
-
-
-def _tick(value, _=None):
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.6g}"
-
-
-def _short_tick(value, _=None):
-    """As `_tick`, in the room that is left of the axis."""
-    return f"{value / 1e6:,.4g} M" if abs(value) >= 1e6 else _tick(value)
-
-
-def _canvas():
-    figure = Figure(figsize=SIZE_INCHES)
-    # A layout fitted to each plot's labels takes half of the time, and leaves the axes of neighbours unaligned.
-    figure.subplots_adjust(left=0.155, right=0.985, bottom=0.15, top=0.85)
-    axes = figure.add_subplot()
-    axes.grid(color=GRID, linewidth=0.6)
-    axes.set_axisbelow(True)
-    axes.tick_params(colors=INK, labelsize=9, length=3)
-    for side, spine in axes.spines.items():
-        spine.set(visible=side in ("left", "bottom"), color=INK, linewidth=0.8)
-    for axis, formatter in ((axes.xaxis, _tick), (axes.yaxis, _short_tick)):
-        axis.label.set(color=INK, fontsize=9)
-        axis.set_major_formatter(FuncFormatter(formatter))
-    return figure, axes
-
-
-def _save(figure, title):
-    """The figure as an <svg> element for a page: colours by CSS variable, the page's font, ids after its title."""
-    text = StringIO()
-    metadata = dict.fromkeys(("Creator", "Date", "Format", "Type"))  # they would differ, and name outside addresses
-    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": title, "font.family": "DejaVu Sans"}):
-        figure.savefig(text, format="svg", transparent=True, metadata=metadata)
-    svg = text.getvalue()
-    svg = svg[svg.index("<svg") :]
-    svg = re.sub(r' xmlns(:xlink)?="[^"]*"', "", svg)
-    svg = re.sub(r"font-family: [^;\"]*;? ?", "", svg)
-    svg = re.sub(r"font: ([\d.]+px) [^;\"]*", r"font-size: \1", svg)
-    svg = re.sub(r'<svg width="[^"]*" height="[^"]*"', f'<svg role="img" aria-label="{title}"', svg)
-    prefix = re.sub(r"\W+", "-", title.lower())
-    svg = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{prefix}-", svg)
-    for colour, variable in VARIABLES.items():
-        svg = svg.replace(colour, f"var(--{variable})")
-    return svg

@@ -1,8 +1,8 @@
 """A run's report, or that of prepared data, as one HTML file: the verb `report`, and functions for programs.
 
-run.py and prepared.py read what there is, masked_sample.py draws examples and masks them; words.py and data_words.py
-say what the figures mean, curves.py draws them; page.py and data_page.py make the page, of elements from html.py,
-data.py and examples.py.
+run.py, tuned_run.py and prepared.py read what there is, masked_sample.py draws examples and masks them; words.py and
+data_words.py say what the figures mean, curves.py and tuned_plots.py draw them; page.py, tuned_page.py and data_page.py
+make the page, of elements from html.py, data.py and examples.py.
 """
 
 from etils import epath
@@ -12,7 +12,8 @@ from bert_jax.errors import UserError
 DESCRIPTION = """Writes a report as one HTML file that needs nothing else; an older report is replaced, and no other
 file touched.
 
-  --workdir=DIR   of a run, also while it goes on: curves, config, data and sample predictions
+  --workdir=DIR   of a run, also while it goes on: curves, config, data and sample predictions; or of fine-tuning:
+                  learning curves, confusion, calibration, and of a sweep its scores by setting
   --data=DIR      of prepared data: warnings, where every token went, lengths, sources, examples with masks"""
 EXAMPLE = """bert-jax report --workdir=runs/quickstart
   bert-jax report --data=prepared/books-128"""
@@ -44,10 +45,11 @@ def write_report(workdir, out=None, predictions=None):
     holds. Raises UserError where `workdir` holds no run, or `out` cannot be written. Whatever else is missing or
     damaged is said in the page.
     """
-    from bert_jax.report.page import make_page  # imported here: --help needs neither jax nor matplotlib
-    from bert_jax.report.run import read_run
+    from bert_jax.report import page, run, tuned_page, tuned_run  # here: --help needs neither jax nor matplotlib
 
-    return _write(workdir, out, lambda: make_page(read_run(workdir, predictions), MARK))
+    if tuned_run.is_tuned(workdir):
+        return _write(workdir, out, lambda: tuned_page.make_page(tuned_run.read_tuned(workdir), MARK))
+    return _write(workdir, out, lambda: page.make_page(run.read_run(workdir, predictions), MARK))
 
 
 def write_data_report(data, out=None):

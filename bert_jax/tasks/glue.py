@@ -1,4 +1,4 @@
-"""The tasks of the GLUE benchmark (Wang et al. 2019) from the folders of its download.
+"""The tasks of the GLUE benchmark (Wang et al. 2019) from the folders of its download, or from TFDS.
 
 Files are tab-separated, and a quote is a character like any other. Columns and splits: the download's own headers;
 label words and their order: TFDS (text/glue.py), which Hugging Face's data sets share; metrics: gluebenchmark.com.
@@ -8,6 +8,7 @@ import dataclasses
 from pathlib import Path
 
 from bert_jax.errors import UserError
+from bert_jax.tasks import glue_tfds
 from bert_jax.tasks.text_tasks import Texts, classify_task, regress_task
 
 ENTAILMENT = ("entailment", "not_entailment")
@@ -58,19 +59,33 @@ LAYOUTS = {
     "wnli": Layout("WNLI", "sentence1", "sentence2", "label", tuple(reversed(ENTAILMENT))),
 }
 NAMES = tuple(LAYOUTS)
+SETTINGS = ()
 DIAGNOSTIC = "diagnostic/diagnostic.tsv"  # AX, which a model of MNLI predicts
 COLA_HEADER = ["source", "label", "mark", "sentence"]  # its train and dev files have none
 
 
 def load(config, tokenizer, length, head=None):
-    """The Task of a TaskConfig that names one of NAMES; config.data is the folder of the download, or the task's own.
+    """The Task of a TaskConfig that names one of NAMES; config.data is the folder of the download, or the task's own,
+    or what TFDS has prepared (glue_tfds.py).
 
     Files that are absent are left out. Labels of `head`, a tuned model's, are matched by word, whatever their order
     (MNLI models have several); LABEL_0, LABEL_1 ... stand for the benchmark's order, which is told.
     """
     layout, remarks = LAYOUTS[config.name], []
-    folder = _folder(Path(config.data), layout)
-    texts = {}
+    if glue_tfds.is_tfds(config.data):
+        texts = glue_tfds.read_splits(config.name, layout, config.data)
+    else:
+        texts = _read_download(config, layout, remarks)
+    if not layout.labels:
+        return regress_task(config.name, texts, tokenizer, length, layout.figures, head, tuple(remarks))
+    if head is not None and head.kind == "classify":
+        head = _with_our_words(head, layout, remarks)
+    return classify_task(config.name, texts, tokenizer, length, layout.labels, layout.figures, head, tuple(remarks))
+
+
+def _read_download(config, layout, remarks):
+    """The Texts of a task by split."""
+    folder, texts = _folder(Path(config.data), layout), {}
     for split, name in (("train", "train"), *layout.dev, *layout.test):
         if (folder / f"{name}.tsv").is_file():
             has_labels = (split, name) not in layout.test
@@ -80,11 +95,7 @@ def load(config, tokenizer, length, head=None):
         texts["ax"] = read_tsv(folder.parent / DIAGNOSTIC, layout, False, None, remarks)
     if not texts:
         raise UserError(f"{folder}: has none of train.tsv, {', '.join(f'{name}.tsv' for _, name in layout.dev)}")
-    if not layout.labels:
-        return regress_task(config.name, texts, tokenizer, length, layout.figures, head, tuple(remarks))
-    if head is not None and head.kind == "classify":
-        head = _with_our_words(head, layout, remarks)
-    return classify_task(config.name, texts, tokenizer, length, layout.labels, layout.figures, head, tuple(remarks))
+    return texts
 
 
 def _folder(path, layout):

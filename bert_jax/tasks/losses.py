@@ -22,7 +22,7 @@ def task_sums(params, config, compute, head, loss, outputs, batch):
     if head.kind == "regress":
         return {"task_loss": jnp.sum(weight_n * (outputs - labels) ** 2), "task_weight": jnp.sum(weight_n)}
     if head.kind == "tag":
-        return losses.class_sums("task", outputs, labels, labels >= 0)
+        return losses.class_sums("task", outputs, labels, (labels >= 0).astype(jnp.float32))
     if head.kind == "answer":
         # Padding is no place for an answer: the loss does not depend on what a row is batched with.
         logits_2xBxL = jnp.where(batch["mask"], jnp.moveaxis(outputs, -1, 0), -jnp.inf)

@@ -14,6 +14,7 @@ from bert_jax.errors import UserError
 from bert_jax.tasks.text_tasks import Texts, classify_task, regress_task
 
 ENDINGS = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
+SETTINGS = ("validation", "test", "first", "second", "label")
 HELD_OUT = 10  # one training example in so many, where there is no validation file
 
 
@@ -63,8 +64,8 @@ def _held_out(texts):
 def read_texts(path, config, regress, labels_optional=False):
     """The Texts of a file by the columns that a TaskConfig names; UserError, with file and line, for what is wrong."""
     rows = read_rows(path)
-    first = [_text(path, line, row, config.first) for line, row in rows]
-    second = [_text(path, line, row, config.second) for line, row in rows] if config.second else None
+    first = read_column(path, rows, config.first)
+    second = read_column(path, rows, config.second) if config.second else None
     if labels_optional and not all(config.label in row for _, row in rows):
         return Texts(first, second, None)
     labels = [_cell(path, line, row, config.label) for line, row in rows]
@@ -81,6 +82,11 @@ def _cell(path, line, row, column):
     if row[column] is None:
         raise UserError(f"{path}, line {line}: the column {column!r} is empty")
     return row[column]
+
+
+def read_column(path, rows, column):
+    """The texts of one column of `read_rows`; UserError where it is absent, empty or no text."""
+    return [_text(path, line, row, column) for line, row in rows]
 
 
 def _text(path, line, row, column):
@@ -106,7 +112,7 @@ def read_rows(path):
         if path.suffix == ".parquet":
             rows = list(enumerate(pyarrow.parquet.read_table(path).to_pylist(), 1))
         elif path.suffix in (".jsonl", ".json"):
-            rows = [(n, _json_row(path, n, line)) for n, line in enumerate(_lines(path), 1) if line.strip()]
+            rows = _json_rows(path)
         else:
             rows = _separated(path)
     except UnicodeDecodeError as error:
@@ -121,6 +127,19 @@ def read_rows(path):
 def _lines(path):
     # Only a newline ends a line: other separators of Unicode are text.
     return path.read_bytes().decode("utf-8-sig").split("\n")
+
+
+def _json_rows(path):
+    """Rows of JSON lines; or of a .json that is one array of objects, or one object of them."""
+    if path.suffix == ".json":
+        try:
+            whole = json.loads(path.read_bytes().decode("utf-8-sig"))
+        except ValueError:
+            whole = None  # JSON lines, or not JSON at all, which is told below
+        rows = list(whole.values()) if isinstance(whole, dict) else whole
+        if isinstance(rows, list) and all(isinstance(row, dict) for row in rows):
+            return list(enumerate(rows, 1))
+    return [(n, _json_row(path, n, line)) for n, line in enumerate(_lines(path), 1) if line.strip()]
 
 
 def _json_row(path, number, line):

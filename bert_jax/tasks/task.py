@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
+from bert_jax.errors import UserError
 from bert_jax.model.task_heads import HeadConfig
 from bert_jax.tasks.embedding_losses import EmbeddingLoss
 from bert_jax.tasks.features import Features
@@ -12,11 +13,13 @@ from bert_jax.tasks.features import Features
 
 @dataclasses.dataclass(frozen=True)
 class TaskConfig:
-    """Which task, and where its examples are.
+    """Which task, and where its examples are; which of the settings a task reads is said in its module (load.py).
 
-    name: a GLUE task, or classify or regress for files of one's own. data: the folder of the GLUE download; or the file
-    of training examples (JSON lines, CSV, TSV or Parquet), then `validation` and `test` are files too. first, second,
-    label: names of the columns of such files.
+    name: a GLUE task; classify or regress for files of one's own; squad, ner, swag; or of embeddings sts, nli, ranking.
+    data: the folder of the GLUE download (or of SQuAD, SWAG); or the file of training examples (JSON lines, CSV, TSV or
+    Parquet; of ner columns), then `validation` and `test` are files too. first, second, label: names of the columns of
+    such files; negative: of ranking, a text that is not wanted. pooling: how embeddings are made, mean, cls or max.
+    matryoshka: so many first numbers of an embedding are to serve alone, too.
     """
 
     name: str = ""
@@ -26,6 +29,9 @@ class TaskConfig:
     first: str = "text"
     second: str = ""
     label: str = "label"
+    negative: str = ""
+    pooling: str = "mean"
+    matryoshka: tuple[int, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,3 +83,10 @@ class Task:
     def scored_splits(self):
         """Names of the splits that have labels, but for the training examples."""
         return [name for name, split in self.splits.items() if name != "train" and split.labels is not None]
+
+
+def fitting_head(task, head, kind):
+    """The head, if it is of that kind; UserError otherwise."""
+    if head.kind != kind:
+        raise UserError(f"{task} needs a head of kind {kind!r}: the model has {head.kind!r}")
+    return head

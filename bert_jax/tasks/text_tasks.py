@@ -9,7 +9,7 @@ from bert_jax.errors import UserError
 from bert_jax.model.task_heads import HeadConfig
 from bert_jax.tasks import metrics
 from bert_jax.tasks.features import encode_rows
-from bert_jax.tasks.task import Split, Task
+from bert_jax.tasks.task import Split, Task, fitting_head
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,9 +31,7 @@ def classify_task(name, texts, tokenizer, length, labels, figures, head=None, re
     head: of a model that is tuned already: its order of labels counts. figures: names of metrics, the first of which
     chooses the best model. Raises UserError for a label that is none of them, naming it.
     """
-    head = head or HeadConfig("classify", tuple(labels), length=length)
-    if head.kind != "classify":
-        raise UserError(f"{name} is a classification: the model has the head {head.kind!r}")
+    head = fitting_head(name, head or HeadConfig("classify", tuple(labels), length=length), "classify")
     order = {word: index for index, word in enumerate(head.labels)}
 
     def numbers(split, words):
@@ -46,9 +44,10 @@ def classify_task(name, texts, tokenizer, length, labels, figures, head=None, re
 
     def predictions(split, outputs):
         probabilities = scipy.special.softmax(outputs.astype(np.float64), axis=-1)
-        for index, row in zip(_indices(split), probabilities, strict=True):
+        for place, (index, row) in enumerate(zip(_indices(split), probabilities, strict=True)):
             shown = dict(zip(head.labels, row.tolist(), strict=True))
-            yield {"index": index, "label": head.labels[row.argmax()], "probabilities": shown}
+            expected = {} if split.labels is None else {"expected": head.labels[split.labels[place]]}
+            yield {"index": index, "label": head.labels[row.argmax()], "probabilities": shown} | expected
 
     return Task(
         name,
@@ -63,9 +62,7 @@ def classify_task(name, texts, tokenizer, length, labels, figures, head=None, re
 
 def regress_task(name, texts, tokenizer, length, figures, head=None, remarks=()):
     """The Task of giving `texts`, Texts by split, a number; other arguments as of `classify_task`."""
-    head = head or HeadConfig("regress", length=length)
-    if head.kind != "regress":
-        raise UserError(f"{name} is a regression: the model has the head {head.kind!r}")
+    head = fitting_head(name, head or HeadConfig("regress", length=length), "regress")
 
     def numbers(split, values):
         for place, value in enumerate(values):
@@ -74,8 +71,9 @@ def regress_task(name, texts, tokenizer, length, figures, head=None, remarks=())
         return np.array(values, np.float32)
 
     def predictions(split, outputs):
-        for index, value in zip(_indices(split), outputs, strict=True):
-            yield {"index": index, "score": float(value)}
+        for place, (index, value) in enumerate(zip(_indices(split), outputs, strict=True)):
+            expected = {} if split.labels is None else {"expected": float(split.labels[place])}
+            yield {"index": index, "score": float(value)} | expected
 
     return Task(
         name,

@@ -1,7 +1,8 @@
 """What turns text into ids: Hugging Face `tokenizers`, sped up by nanotoken for WordPiece, and SentencePiece.
 
 Both backends have the same attributes and methods, and `tokenizer.Tokenizer` holds one of them:
-pieces, special_names, lower_case, word_prefix, byte_level, state; encode, encode_special, decode, files.
+pieces, special_names, lower_case, word_prefix, byte_level, state; encode, encode_with_spans, encode_special, decode,
+files.
 """
 
 import itertools
@@ -67,6 +68,15 @@ class HuggingFaceTokens:
         if lead := self.splitter.lead:
             texts = [lead + text if text and not text.startswith(" ") else text for text in texts]
         return self._encode_exactly(texts)
+
+    def encode_with_spans(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        rows, spans, lead = [], [np.zeros((0, 2), np.int32)], self.splitter.lead
+        for text in texts:
+            shift = len(lead) if lead and text and not text.startswith(" ") else 0
+            encoding = self.tokenizer.encode(lead + text if shift else text, add_special_tokens=False)
+            rows.append(encoding.ids)
+            spans.append(np.maximum(np.array(encoding.offsets, np.int32).reshape(-1, 2) - shift, 0))
+        return *_flat(rows), np.concatenate(spans)
 
     def check_fast(self, texts: Sequence[str]) -> bool:
         """Whether nanotoken is in use and gives these texts the ids of `tokenizers`; if not, it is not used again."""
@@ -165,6 +175,20 @@ class SentencePieceTokens:
 
     def encode(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         return _flat(self._continuing.encode(list(texts), num_threads=1))
+
+    def encode_with_spans(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        rows, spans = [], [np.zeros((0, 2), np.int32)]
+        for text, found in zip(texts, self._continuing.encode(list(texts), out_type="proto"), strict=True):
+            rows.append([piece.id for piece in found.pieces])
+            # It counts bytes: of each byte the number of its character.
+            lengths = [len(character.encode()) for character in text]
+            character_of = np.append(np.repeat(np.arange(len(text)), lengths), len(text))
+            ends = np.cumsum([0, *lengths])
+            begins = character_of[[piece.begin for piece in found.pieces]]
+            spans.append(
+                np.stack([begins, np.searchsorted(ends, [piece.end for piece in found.pieces])], 1, dtype=np.int32)
+            )
+        return *_flat(rows), np.concatenate(spans)
 
     def check_fast(self, texts: Sequence[str]) -> bool:
         return False

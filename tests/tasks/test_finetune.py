@@ -83,7 +83,7 @@ def test_evaluating_alone_gives_the_scores_of_the_run(run, capsys, tmp_path):
         capsys.readouterr()
         command = ["evaluate", "--task=classify", f"--checkpoint={run}", f"--data={examples('dev')}", "--json"]
         assert run_here(*command, f"--batch_size={size}", f"--predictions={tmp_path / str(size)}") == 0
-        scores = json.loads(capsys.readouterr().out)["validation"]
+        scores = json.loads(capsys.readouterr().out)
         assert scores.pop("examples") == SIZES["dev"] and scores == summary["scores"]["validation"]
     ours = (run / "predictions" / "validation.jsonl").read_text()
     assert (tmp_path / "16" / "validation.jsonl").read_text() == ours
@@ -126,7 +126,11 @@ def test_a_sweep_makes_each_run_once_and_compiles_once(run, tmp_path, capsys, mo
     monkeypatch.setattr(sweep, "Run", counted)
     monkeypatch.setattr(sweep, "Programs", lambda *arguments: programs.append(init(*arguments)) or programs[-1])
     assert run_here("finetune", *flags(**changes), f"--workdir={tmp_path}", "--sweep") == 0
-    table = capsys.readouterr().out.splitlines()[-4:]
+    *table, report = capsys.readouterr().out.splitlines()[-5:]
+    assert (
+        report == f"report: {tmp_path / 'report.html'}"
+        and "Scores by setting" in (tmp_path / "report.html").read_text()
+    )
     assert table[0].startswith("| learning_rate | epochs | train_examples | main | mean | deviation | least | most")
     assert [row.split("|")[1].strip() for row in table[2:]] == ["0.003", "1e-05"]  # the better one first
     assert len(made) == 4 and programs[0].train_step._cache_size() <= len(programs[0].batcher.row_counts)
@@ -190,7 +194,7 @@ def test_other_heads_can_be_started_from_a_finetuned_model(run, tmp_path, capsys
     assert "drawn from seed 0: task" in capsys.readouterr().out
     assert load_model(tmp_path).head.kind == "regress"
     assert run_here("evaluate", "--task=classify", f"--checkpoint={tmp_path}", f"--data={examples('dev')}") == 2
-    assert "the model has the head 'regress'" in capsys.readouterr().err
+    assert "the model has 'regress'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -206,7 +210,9 @@ def test_other_heads_can_be_started_from_a_finetuned_model(run, tmp_path, capsys
     ],
 )
 def test_mistakes_are_told_in_one_line(tmp_path, capsys, changes, message):
-    assert run_here("finetune", *flags(**changes), f"--workdir={tmp_path / 'run'}") == 2
+    command = ["finetune", *flags(**changes), f"--workdir={tmp_path / 'run'}"]
+    capsys.readouterr()  # of what the flags had to prepare first
+    assert run_here(*command) == 2
     told = capsys.readouterr().err
     assert message in told and told.count("\n") == 1 and not (tmp_path / "run").exists()
 

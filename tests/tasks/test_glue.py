@@ -78,7 +78,7 @@ def test_labels_are_read_in_the_order_of_a_tuned_model(rte, tokenizer):
     assert unnamed.remarks == ("the model's labels have no names: taken as entailment, not_entailment",)
     with pytest.raises(UserError, match="RTE has the labels entailment, not_entailment: the model has x, y"):
         load(config, tokenizer, 16, HeadConfig("classify", ("x", "y")))
-    with pytest.raises(UserError, match="rte is a classification: the model has the head 'regress'"):
+    with pytest.raises(UserError, match="rte needs a head of kind 'classify': the model has 'regress'"):
         load(config, tokenizer, 16, HeadConfig("regress"))
 
 
