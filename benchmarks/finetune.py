@@ -100,8 +100,8 @@ def main():
         print(f"pair {pair + 1}: " + ", ".join(f"{name} {figures[name][-1]:.1f}" for name in runs), flush=True)
     medians = {name: statistics.median(values) for name, values in figures.items()}
     ratio = statistics.median(a / b for a, b in zip(figures["ours"], figures["peer"], strict=True))
-    what = {"unit": "examples/s", "task": args.task, "batch": args.batch, "rows": programs.packer.row_counts}
-    print(json.dumps(medians | {"ratio": ratio, "width": programs.packer.width} | what))
+    what = {"unit": "examples/s", "task": args.task, "batch": args.batch, "rows": programs.batcher.row_counts}
+    print(json.dumps(medians | {"ratio": ratio, "width": programs.batcher.width} | what))
 
 
 if __name__ == "__main__":

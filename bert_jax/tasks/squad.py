@@ -22,7 +22,8 @@ def load(config, tokenizer, length, head=None):
     """The Task of a TaskConfig named squad; data is a folder with train*.json and dev*.json, or files are named.
 
     Where some question has no answer, windows without an answer point at [CLS], and "" may be answered (SQuAD 2.0).
-    Where each has one, windows that do not hold it are not trained on (1.1).
+    Where each has one, windows that do not hold it are not trained on (1.1). Raises UserError for what `read_squad`
+    refuses, and for training examples without answers, or none of which fits a window.
     """
     found = {split: read_squad(path) for split, path in _files(config).items()}
     has_none = (head is not None and head.null) or any(data.has_unanswerable for data in found.values())
@@ -35,6 +36,8 @@ def load(config, tokenizer, length, head=None):
         labels = windows.labels() if data.has_answers else None
         if name == "train" and not has_none:
             kept = np.flatnonzero(labels[:, 0] > 0)
+            if not len(kept):
+                raise UserError(f"{data.path}: none of {len(labels):,} windows holds its answer: expected some that do")
             if len(kept) < len(labels):
                 left = len(labels) - len(kept)
                 remarks.append(f"train: {left:,} of {len(labels):,} windows do not hold their answer and are left out")

@@ -52,14 +52,15 @@ def read_squad(path):
     contexts, questions, seen, place = [], [], set(), "the first article"
     try:
         for paragraph in (paragraph for article in articles for paragraph in article["paragraphs"]):
-            contexts.append(paragraph["context"])
+            contexts.append(_text(path, place, paragraph, "context"))
             for question in paragraph["qas"]:
                 place = f"question {question['id']!r}"
                 if question["id"] in seen:
                     raise UserError(f"{path}: {place} stands twice")
                 seen.add(question["id"])
                 answers = _answers(path, question, paragraph["context"])
-                questions.append(Question(question["id"], question["question"], len(contexts) - 1, answers))
+                text = _text(path, place, question, "question")
+                questions.append(Question(question["id"], text, len(contexts) - 1, answers))
     except (KeyError, TypeError) as error:
         raise UserError(f"{path}: at or after {place}: is no SQuAD file ({type(error).__name__}: {error})") from error
     if not questions:
@@ -68,6 +69,16 @@ def read_squad(path):
     if untold and len(untold) < len(questions):
         raise UserError(f"{path}: question {untold[0]!r} has no answers and is not is_impossible, others have answers")
     return SquadData(str(path), contexts, questions)
+
+
+def _text(path, place, owner, field):
+    """A field that is text; half of a surrogate pair, which JSON can spell, is none that a tokenizer takes."""
+    text = owner[field]
+    if not isinstance(text, str):
+        raise UserError(f"{path}: at or after {place}: {field!r} is {text!r}: expected text")
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        raise UserError(f"{path}: at or after {place}: {field!r} has half of a surrogate pair: expected Unicode text")
+    return text
 
 
 def _answers(path, question, context):

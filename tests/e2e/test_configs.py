@@ -10,7 +10,7 @@ from bert_jax.schedules import make_schedule
 from bert_jax.tasks.config import FinetuneConfig
 from tests.e2e.conftest import REPOSITORY, metrics, prepared, run_here, vocab_size
 
-FINETUNING = ("classify", "glue")
+FINETUNING = ("classify", "embed", "glue", "ner", "squad", "swag")
 FILES = sorted(file for file in (REPOSITORY / "configs").glob("*.py") if file.stem not in FINETUNING)
 PAPER = {"bert_base": 110_106_428, "bert_large": 336_226_108}  # parameters with both heads, of google-research/bert
 
@@ -43,9 +43,9 @@ def test_a_recipe_is_valid_and_its_docstring_tells_how_to_run_it(file):
 
 @pytest.mark.parametrize("name", FINETUNING)
 def test_a_recipe_of_fine_tuning_is_valid(name):
-    """Its debug form runs in tests/tasks/test_finetune.py."""
+    """Its debug form runs in tests/tasks/test_finetune.py and test_kinds.py."""
     file = REPOSITORY / "configs" / f"{name}.py"
-    task, argument = {"glue": ("mrpc", ":mrpc"), "classify": ("classify", "")}[name]
+    task, argument = {"glue": ("mrpc", ":mrpc"), "embed": ("ranking", ":ranking")}.get(name, (name, ""))
     settings = config.load([f"--config={file}{argument}"], FinetuneConfig)
     assert settings.task.name == task and settings.optimizer.bias_correction and settings.warmup == 0.1
     debug = config.load([f"--config={file}{argument or ':'}{',' * bool(argument)}debug"], FinetuneConfig)

@@ -230,6 +230,8 @@ def test_what_is_wrong_with_a_file_is_told(tmp_path, questions, message):
         ("{", "is no SQuAD file: expected a JSON object with 'data'"),
         ("[]", "is no SQuAD file"),
         ('{"data": [{"paragraphs": [{"context": "a", "qas": [{"id": "7"}]}]}]}', "at or after question '7'"),
+        ('{"data": [{"paragraphs": [{"context": null, "qas": []}]}]}', "'context' is None: expected text"),
+        ('{"data": [{"paragraphs": [{"context": "\\ud83d", "qas": []}]}]}', "has half of a surrogate pair"),
         ('{"data": [{"title": "a"}]}', "at or after the first article: is no SQuAD file (KeyError: 'paragraphs')"),
     ],
 )
