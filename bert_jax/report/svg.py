@@ -39,6 +39,12 @@ def canvas():
     return figure, axes
 
 
+def drawable(text, most=18):
+    """Any text as a label: cut, without what matplotlib refuses; a `$` is itself, not the start of a formula."""
+    text = text if len(text) <= most else text[: most - 1] + "\u2026"
+    return re.sub("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]", "\ufffd", text).replace("$", r"\$")
+
+
 def save_svg(figure, title):
     """The figure as an <svg> element for a page: colours by CSS variable, the page's font, ids after its title."""
     text = StringIO()

@@ -138,7 +138,7 @@ def _cell(value):
 
 def _settings(run):
     defaults = dict(flatten(to_config_dict(FinetuneConfig()).to_dict()))
-    rows = list(flatten(run.settings))
+    rows = [(name, tuple(value) if isinstance(value, list) else value) for name, value in flatten(run.settings)]
     changed = [[name, str(value), str(defaults.get(name, ""))] for name, value in rows if value != defaults.get(name)]
     every = table([[name, str(value)] for name, value in rows], ["setting", "value"])
     if not rows:

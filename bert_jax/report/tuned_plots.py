@@ -4,7 +4,7 @@ import numpy as np
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 
 from bert_jax.report.curves import smooth
-from bert_jax.report.svg import GRID, HELDOUT, INK, SECOND, TRAIN, canvas, save_svg
+from bert_jax.report.svg import HELDOUT, INK, SECOND, TRAIN, canvas, drawable, save_svg
 
 SMOOTHED_FROM = 40  # points
 COLOURS = (HELDOUT, SECOND, TRAIN)
@@ -27,7 +27,7 @@ def score_curves(title, lines_by_split, name):
     figure, axes = canvas()
     for (split, lines), colour in zip(lines_by_split.items(), COLOURS, strict=False):
         steps, values = np.array([(line["step"], line[name]) for line in lines], float).T
-        axes.plot(steps, values, color=colour, marker="o", markersize=3.5, label=split.replace("_", " "))
+        axes.plot(steps, values, color=colour, marker="o", markersize=3.5, label=drawable(split.replace("_", " ")))
     if len(lines_by_split) > 1:
         axes.legend(frameon=False, fontsize=9, labelcolor=INK)
     return _finished(figure, axes, title, "step", name)
@@ -48,8 +48,8 @@ def confusion_matrix(title, labels, counts):
         if len(labels) <= 10:
             axes.text(column, row, f"{counts[row, column]:,}", ha="center", va="center", fontsize=9, color=INK)
     places = range(len(labels))
-    axes.set_xticks(places, [_short(label) for label in labels], rotation=30, ha="right")
-    axes.set_yticks(places, [_short(label) for label in labels])
+    axes.set_xticks(places, [drawable(label) for label in labels], rotation=30, ha="right")
+    axes.set_yticks(places, [drawable(label) for label in labels])
     axes.set(xlim=(-0.5, len(labels) - 0.5), ylim=(len(labels) - 0.5, -0.5))
     axes.set_xlabel("predicted")
     axes.set_ylabel("right")
@@ -59,7 +59,7 @@ def confusion_matrix(title, labels, counts):
 def reliability(title, means, shares, counts):
     """The SVG of how often predictions of a confidence are right; the diagonal is perfect calibration."""
     figure, axes = canvas()
-    axes.plot([0, 1], [0, 1], color=GRID, linestyle="--")
+    axes.plot([0, 1], [0, 1], color=INK, alpha=0.4, linewidth=1, linestyle="--")
     sizes = 20 + 160 * counts / counts.max()
     axes.scatter(means, shares, s=sizes, color=TRAIN, alpha=0.75, linewidths=0)
     axes.plot(means, shares, color=TRAIN, linewidth=1)
@@ -71,7 +71,7 @@ def scatter(title, expected, predicted):
     """The SVG of predicted against right numbers."""
     figure, axes = canvas()
     ends = [min(*expected, *predicted), max(*expected, *predicted)]
-    axes.plot(ends, ends, color=GRID, linestyle="--")
+    axes.plot(ends, ends, color=INK, alpha=0.4, linewidth=1, linestyle="--")
     axes.scatter(expected, predicted, s=8, color=TRAIN, alpha=0.4, linewidths=0)
     return _finished(figure, axes, title, "right", "predicted", integers=False)
 
@@ -86,17 +86,13 @@ def by_setting(title, values, means, deviations, xlabel, ylabel):
     axes.xaxis.set_major_locator(FixedLocator(values))
     axes.set_xticks(values, [f"{value:,.6g}" for value in values])
     axes.set_xlabel(xlabel)
-    axes.set_ylabel(ylabel)
+    axes.set_ylabel(drawable(ylabel))
     return save_svg(figure, title)
 
 
 def _finished(figure, axes, title, xlabel, ylabel, integers=True):
     axes.set_xlabel(xlabel)
-    axes.set_ylabel(ylabel)
+    axes.set_ylabel(drawable(ylabel))
     if integers:
         axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
     return save_svg(figure, title)
-
-
-def _short(label):
-    return label if len(label) <= 18 else label[:17] + "\u2026"
