@@ -23,6 +23,7 @@ from bert_jax import parallel
 from bert_jax.embed import BATCH, embed_texts
 from bert_jax.models import load_model
 from bert_jax.tasks.sts import read_pairs
+from bert_jax.tasks.task import TaskConfig
 
 
 def main():
@@ -33,8 +34,8 @@ def main():
     parser.add_argument("--batch", type=int, default=BATCH, help="of ours")
     args = parser.parse_args()
     parallel.keep_freed_memory("cpu")  # as `bert-jax embed` does; the peer has the same heap
-    first, second, _ = read_pairs(args.data)
-    texts = [*first, *second]
+    pairs = read_pairs(args.data, TaskConfig())
+    texts = [*pairs.first, *pairs.second]
     model = load_model(args.checkpoint)
     theirs = sentence_transformers.SentenceTransformer(args.checkpoint, device="cpu")
     runs = {
