@@ -27,6 +27,7 @@ def add_arguments(parser):
     parser.add_argument("--checkpoint", required=True, metavar="DIR", help="a run of ours, or a Hugging Face folder")
     parser.add_argument("--top", type=int, default=5, metavar="K", help="candidates shown: fill-mask, answer, rerank")
     parser.add_argument("--query", metavar="TEXT", help="of rerank: what the texts are to match")
+    parser.add_argument("--may_be_none", action="store_true", help="of answer: also of a model that does not tell")
     parser.add_argument("--json", action="store_true", help="one JSON object an input")
     parser.add_argument("--attention", type=_numbers, metavar="N,N", help="of fill-mask, with --json: maps of layers")
     parser.add_argument("--hidden", type=_numbers, metavar="N,N", help="the same: states of layers; 0: embeddings")
@@ -69,6 +70,8 @@ def _check(args):
         raise UserError("--attention and --hidden write JSON: give --json and --task=fill-mask too")
     if args.top < 1:
         raise UserError(f"--top is {args.top}: expected 1 or more")
+    if args.may_be_none and args.task != "answer":
+        raise UserError("--may_be_none is of --task=answer alone")
     if (args.query is None) == (args.task == "rerank"):
         raise UserError("--task=rerank needs --query, and no other task has one")
 
@@ -103,7 +106,7 @@ def _texts_or_pairs(function, inputs):
 
 def _answer(predictor, args, inputs):
     questions, contexts = zip(*(_parts(text, 2, 2) for text in inputs), strict=True)
-    return predictor.answer(questions, contexts, args.top)
+    return predictor.answer(questions, contexts, args.top, args.may_be_none or None)
 
 
 def _choose(predictor, args, inputs):

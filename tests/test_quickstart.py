@@ -5,7 +5,7 @@ import json
 import pytest
 
 from bert_jax import quickstart
-from tests.e2e.conftest import corpus, metrics
+from tests.e2e.conftest import REPOSITORY, corpus, metrics, run_here
 
 RECIPE = """
 from bert_jax.recipes import phase, recipe, set_phases
@@ -48,6 +48,16 @@ def test_every_part_runs_and_is_reused(tmp_path, monkeypatch, capsys):
     again = json.loads((workdir / "summary.json").read_text())
     assert (workdir / "metrics.jsonl").read_bytes() == before
     assert {**again, "total_seconds": 0} == {**summary, "total_seconds": 0}
+
+    # What it leaves is a checkpoint to go on from.
+    sentences = [line for line in corpus().read_text().split("\n") if line][:60]
+    usual = sorted(map(len, sentences))[30]
+    rows = [{"text": text, "label": "long" if len(text) > usual else "short"} for text in sentences]
+    (tmp_path / "train.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    tuned = ["--config.epochs=6", "--config.learning_rate=3e-3", f"--config.task.data={tmp_path / 'train.jsonl'}"]
+    where = [f"--checkpoint={workdir}", f"--workdir={tmp_path / 'tuned'}", "--config.train_examples=0"]
+    assert run_here("finetune", f"--config={REPOSITORY / 'configs' / 'classify.py'}:debug", *tuned, *where) == 0
+    assert json.loads((tmp_path / "tuned" / "summary.json").read_text())["scores"]["validation"]["accuracy"] > 0.5
 
 
 def test_a_missing_corpus_gets_one_line(tmp_path, monkeypatch, capsys):

@@ -84,14 +84,17 @@ class TaskPredictor:
             results.append({"words": list(words), "tags": own, "entities": ner.named(words, own)})
         return results
 
-    def answer(self, questions: Sequence[str], contexts: Sequence[str], top: int = N_BEST) -> list[dict]:
+    def answer(
+        self, questions: Sequence[str], contexts: Sequence[str], top: int = N_BEST, may_be_none: bool | None = None
+    ) -> list[dict]:
         """For each question about the context at its place {answer, n_best: [{text, probability, start}]}, the `top`
-        best; "" is no answer, which only a model that was tuned on such questions gives."""
+        best; "" is no answer. may_be_none: whether that may be; by default whether the model was tuned on questions
+        without answer, which other people's models do not tell."""
         asked = [Question(str(n), text, n, None) for n, text in enumerate(questions)]
         self._head("answer")
         windows = make_windows(self.model.tokenizer, SquadData("", list(contexts), asked), self.length)
         outputs = self._forward(self.model.params, Split(windows.features, None))
-        ranked = ranked_answers(windows, outputs, self.model.head.null)
+        ranked = ranked_answers(windows, outputs, self.model.head.null if may_be_none is None else may_be_none)
         return [{"answer": answers.chosen, "n_best": answers.n_best[:top]} for answers in ranked]
 
     def _head(self, kind):

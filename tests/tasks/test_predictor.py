@@ -108,6 +108,9 @@ def test_answers_are_parts_of_the_text(runs, lines, capsys):
     best = max(own[a, 0] + own[b, 1] for a in range(len(own)) for b in range(a, len(own)))
     chosen = result["n_best"][0]
     assert lines[1][chosen["start"] :].startswith(chosen["text"])
+    assert "" not in [found["text"] for found in result["n_best"]]
+    (unsure,) = told(capsys, runs["answer"], "answer", "--may_be_none", "--top=50", f"{lines[0]}\t{lines[1]}")
+    assert "" in [found["text"] for found in unsure["n_best"]]
     everything = TaskPredictor(load_model(runs["answer"])).answer([lines[0]], [lines[1]])[0]["n_best"]
     assert everything[0] | {"probability": 0} == chosen | {"probability": 0}
     ratio = np.log(everything[0]["probability"] / everything[1]["probability"])
@@ -132,6 +135,7 @@ def test_what_is_cut_is_counted(runs, capsys):
         (["--task=tag", "a"], "needs a head of kind 'tag': the model has 'classify'"),
         (["--task=classify", "a\tb\tc"], "an input of 3 parts: expected 1 to 2, parted by tabs: 'a\\tb\\tc'"),
         (["--task=rerank", "a"], "--task=rerank needs --query"),
+        (["--task=classify", "--may_be_none", "a"], "--may_be_none is of --task=answer alone"),
         (["--task=classify", "--query=b", "a"], "no other task has one"),
         (["--task=classify", "--json", "--hidden=1", "a"], "give --json and --task=fill-mask too"),
     ],
