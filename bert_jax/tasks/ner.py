@@ -57,7 +57,7 @@ def load(config, tokenizer, length, head=None):
         head = HeadConfig("tag", labels, length=length)
     fitting_head("ner", head, "tag")
     order = {tag: index for index, tag in enumerate(head.labels)}
-    has_entities = any(tag.startswith(("B-", "I-")) for tag in head.labels)
+    with_entities = names_entities(head.labels)
     splits = {}
     for name, sentences in found.items():
         splits[name], cut = _split(files[name], sentences, tokenizer, length, order)
@@ -67,7 +67,7 @@ def load(config, tokenizer, length, head=None):
     def scored(split, outputs):
         predicted = outputs[split.source.first_tokens].argmax(-1)
         expected = split.labels[split.source.first_tokens]
-        if not has_entities:
+        if not with_entities:
             return score(("accuracy", "macro_f1"), predicted, expected)
         names = np.array(head.labels)
         by_sentence = [split.source.by_sentence(names[values]) for values in (predicted, expected)]
@@ -77,19 +77,25 @@ def load(config, tokenizer, length, head=None):
         predicted = np.array(head.labels)[outputs[split.source.first_tokens].argmax(-1)]
         sentences = zip(split.source.sentences.words, split.source.by_sentence(predicted), strict=True)
         for index, (words, tags) in enumerate(sentences):
-            yield {"index": index, "words": words, "tags": tags.tolist()} | (
-                {"entities": named(words, tags)} if has_entities else {}
-            )
+            yield {"index": index} | tagged(words, tags.tolist(), with_entities)
 
-    return Task("ner", head, splits, scored, "f1" if has_entities else "accuracy", predictions, tuple(remarks))
+    return Task("ner", head, splits, scored, "f1" if with_entities else "accuracy", predictions, tuple(remarks))
 
 
-def named(words, tags):
-    """The entities of a sentence in words: [{type, first, last, text}], first and last word counted from 0."""
-    return [
+def names_entities(labels):
+    """Whether tags are those of entities, as B-PER is, and not of single words, as NOUN is."""
+    return any(tag.startswith(("B-", "I-")) for tag in labels)
+
+
+def tagged(words, tags, with_entities):
+    """A sentence as {words, tags}, and with_entities also {entities: [{type, first, last, text}]}; words count from 0."""
+    if not with_entities:
+        return {"words": words, "tags": tags}
+    named = [
         {"type": kind, "first": start, "last": end - 1, "text": " ".join(words[start:end])}
         for kind, start, end in entities(tags)
     ]
+    return {"words": words, "tags": tags, "entities": named}
 
 
 def encode_words(tokenizer, sentences: Sequence[Sequence[str]], length):

@@ -74,14 +74,14 @@ class TaskPredictor:
         return found | {"probabilities": probabilities.tolist()}
 
     def tag(self, sentences: Sequence[Sequence[str]]) -> list[dict]:
-        """For each sentence, a sequence of words, {words, tags} and {entities} as `ner.named` gives them."""
+        """Each sentence, a sequence of words, as `ner.tagged` gives it."""
         labels = np.array(self._head("tag").labels)
         features, first_tokens, _ = ner.encode_words(self.model.tokenizer, sentences, self.length)
         tags = labels[self._forward(self.model.params, Split(features, None))[first_tokens].argmax(-1)].tolist()
         results = []
         for words in sentences:
             own, tags = tags[: len(words)], tags[len(words) :]
-            results.append({"words": list(words), "tags": own, "entities": ner.named(words, own)})
+            results.append(ner.tagged(list(words), own, ner.names_entities(self.model.head.labels)))
         return results
 
     def answer(
