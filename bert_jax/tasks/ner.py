@@ -88,7 +88,7 @@ def names_entities(labels):
 
 
 def tagged(words, tags, with_entities):
-    """A sentence as {words, tags}, and with_entities also {entities: [{type, first, last, text}]}; words count from 0."""
+    """A sentence as {words, tags}, with_entities also {entities: [{type, first, last, text}]}; words count from 0."""
     if not with_entities:
         return {"words": words, "tags": tags}
     named = [
