@@ -18,6 +18,7 @@ standard input; where one has several parts, tabs are between them:
 EXAMPLE = """bert-jax predict --task=fill-mask --checkpoint=runs/quickstart "The [MASK] sat on the mat."
   bert-jax predict --task=classify --checkpoint=runs/mrpc $'A man eats.\\tSomeone is eating.'"""
 TASKS = ("fill-mask", "classify", "regress", "tag", "answer", "choose", "rerank")
+OF_EMPTY_TEXTS = ("classify", "regress", "tag")  # an empty line has a result, too, so that results keep their line
 BATCH = 16  # inputs predicted together, so that results come while input goes on
 
 
@@ -43,7 +44,7 @@ def run(args):
     from bert_jax.models import load_model
 
     lines = iter(args.inputs) if args.inputs else (line.rstrip("\n") for line in sys.stdin)
-    inputs = (line for line in lines if line.strip())
+    inputs = (line for line in lines if line.strip() or args.task in OF_EMPTY_TEXTS)
     model = load_model(args.checkpoint)
     if args.task == "fill-mask":
         filler = fill_mask.mask_filler(model)

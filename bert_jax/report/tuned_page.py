@@ -8,7 +8,7 @@ from bert_jax.report.read import is_figure, mapping_at
 from bert_jax.report.tuned_run import calibration, confusion, scores_by
 from bert_jax.report.words import duration, plural
 from bert_jax.tasks.config import FinetuneConfig
-from bert_jax.tasks.sweep import SWEPT, summarize
+from bert_jax.tasks.sweep import SWEPT, cells, summarize
 
 NAMES = {
     "learning_rate": "learning rate", "epochs": "epochs", "train_examples": "labelled examples", "seed": "seed",
@@ -122,18 +122,13 @@ def _sweep(run):
             svg = plots.by_setting(_plain(title), values, means, deviations, NAMES[name], main)
             drawn.append((f"{title} (mean and deviation of up to {runs} each)", svg))
     rows = summarize(run.runs)
-    shown = [[_cell(value) for value in row.values()] for row in rows]
-    heading = table(shown, [NAMES.get(name, name) for name in rows[0]])
+    every = table(list(map(cells, rows)), [NAMES.get(name, name) for name in rows[0]])
     lead = f"{plural(len(run.runs), 'run')}; the best mean comes first, deviations are over seeds."
     return [
         f"<p class='lead'>{escape(lead)}</p>",
         _section("Scores by setting", drawn),
-        f"<section><h2>All settings</h2>{heading}</section>",
+        f"<section><h2>All settings</h2>{every}</section>",
     ]
-
-
-def _cell(value):
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def _settings(run):

@@ -6,8 +6,9 @@ import numpy as np
 from etils import epath
 
 from bert_jax.errors import UserError
-from bert_jax.report.read import is_count, is_figure, read_json
+from bert_jax.report.read import is_count, read_json
 from bert_jax.runlog import METRICS, read_lines
+from bert_jax.tasks.sweep import height
 
 MOST_CLASSES = 20  # of a confusion matrix
 BINS = 10  # of confidence
@@ -93,9 +94,3 @@ def scores_by(runs, name):
     deviations = [np.std(groups[value], ddof=1) if len(groups[value]) > 1 else 0.0 for value in values]
     means, counts = [np.mean(groups[value]) for value in values], [len(groups[value]) for value in values]
     return np.array(values, float), np.array(means), np.array(deviations), np.array(counts)
-
-
-def height(run):
-    """A run's main figure on its first held-out split."""
-    figures = next(iter(run["scores"].values()))
-    return figures[run["main"]] if is_figure(figures[run["main"]]) else float("nan")

@@ -60,7 +60,10 @@ def embedding_sums(
         features = jnp.concatenate([u, v, jnp.abs(u - v)], axis=-1)
         return losses.class_sums("task", classify(features), labels_n, weights_n)
     one = _cosine_error if loss.kind == "cosine" else _ranking_error
-    sizes = sorted({*loss.dims, vectors_nxRxD.shape[-1]})
+    whole = vectors_nxRxD.shape[-1]
+    if any(size > whole for size in loss.dims):
+        raise UserError(f"matryoshka {loss.dims}: the model's vectors have {whole} numbers: expected sizes up to that")
+    sizes = sorted({*loss.dims, whole})
     errors_n = sum(one(unit(vectors_nxRxD[..., :size]), labels_n, weights_n) for size in sizes) / len(sizes)
     return {"task_loss": jnp.sum(jnp.where(weights_n > 0, errors_n, 0.0)), "task_weight": jnp.sum(weights_n)}
 

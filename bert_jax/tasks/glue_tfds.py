@@ -9,6 +9,7 @@ from bert_jax.text.sources.tfds import find_prepared, is_prepared
 
 # Columns of TFDS that are not called as those of the download.
 COLUMNS = {"mrpc": ("sentence1", "sentence2"), "mnli": ("premise", "hypothesis")}
+ARRAY_RECORD = "array_record"
 ROWS = 1000  # read at a time
 
 
@@ -53,12 +54,11 @@ def _read(name, layout, folder):
     if layout.labels and tuple(builder.info.features["label"].names) != layout.labels:
         found = ", ".join(builder.info.features["label"].names)
         raise UserError(f"{folder}: has the labels {found}: expected {', '.join(layout.labels)}")
-    try:
-        return {split: _texts(builder.as_data_source(split), columns, layout) for split in builder.info.splits}
-    except NotImplementedError as error:  # of TFRecord files, which have no random access
-        raise UserError(
-            f"{folder}: is no ArrayRecord data set: build it with `tfds build glue/{name} --file_format=array_record`"
-        ) from error
+    written = builder.info.file_format.value
+    if written != ARRAY_RECORD:  # TFDS reads the others through TensorFlow alone
+        command = f"tfds build glue/{name} --file_format={ARRAY_RECORD}"
+        raise UserError(f"{folder}: is written as {written}, expected {ARRAY_RECORD}: build it with `{command}`")
+    return {split: _texts(builder.as_data_source(split), columns, layout) for split in builder.info.splits}
 
 
 def _texts(source, columns, layout):

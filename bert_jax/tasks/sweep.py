@@ -101,8 +101,13 @@ def summarize(lines):
 def in_markdown(rows):
     """The rows of `summarize` as a table in Markdown."""
     names = list(rows[0])
-    shown = [[f"{value:.4g}" if isinstance(value, float) else str(value) for value in row.values()] for row in rows]
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in [names, ["---"] * len(names), *shown]) + "\n"
+    shown = [names, ["---"] * len(names), *map(cells, rows)]
+    return "\n".join("| " + " | ".join(texts) + " |" for texts in shown) + "\n"
+
+
+def cells(row):
+    """The values of a row of `summarize` as texts."""
+    return [f"{value:.4g}" if isinstance(value, float) else str(value) for value in row.values()]
 
 
 def _check_same_sweep(workdir, config, model):

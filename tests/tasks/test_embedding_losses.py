@@ -74,3 +74,5 @@ def test_settings_that_make_no_sense_are_refused():
         EmbeddingLoss("triplet")
     with pytest.raises(UserError, match="the loss of nli uses whole vectors"):
         EmbeddingLoss("nli", 3, dims=(64,))
+    with pytest.raises(UserError, match=r"matryoshka \(4, 9\): the model's vectors have 8 numbers"):
+        mean_loss(EmbeddingLoss("cosine", dims=(4, 9)), VECTORS[:, :2], np.zeros(6, np.float32))

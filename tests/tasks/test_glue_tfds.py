@@ -22,7 +22,7 @@ def tokenizer(minilm):
     return load_tokenizer(minilm)
 
 
-def prepared(folder, columns, labels, splits):
+def prepared(folder, columns, labels, splits, file_format="array_record"):
     """A data set as TFDS lays it out; splits: name -> rows of texts and a label."""
     text = dict.fromkeys(columns, tfds.features.Text())
     label = tfds.features.ClassLabel(names=labels) if labels else np.float32
@@ -32,7 +32,7 @@ def prepared(folder, columns, labels, splits):
         examples = (dict(zip([*columns, "label", "idx"], row, strict=True)) for row in rows)
         return [features.serialize_example(example) for example in examples]
 
-    write_data_set(folder, "glue", splits=splits, features=features, write=serialized)
+    write_data_set(folder, "glue", file_format, splits=splits, features=features, write=serialized)
     info = json.loads((folder / "dataset_info.json").read_text()) | {"configName": folder.parent.name}
     (folder / "dataset_info.json").write_text(json.dumps(info))
     return folder
@@ -93,6 +93,11 @@ def test_what_is_not_prepared_or_of_another_task_is_refused(tmp_path, tokenizer,
     )
     with pytest.raises(UserError, match="has the labels entailment, neutral: expected entailment, not_entailment"):
         glue.load(TaskConfig("rte", str(folder)), tokenizer, 32)
+    labels = ["entailment", "not_entailment"]
+    columns, splits = ["sentence1", "sentence2"], {"train": [row]}
+    other = prepared(tmp_path / "glue" / "rte" / "1.0.0", columns, labels, splits, "tfrecord")
+    with pytest.raises(UserError, match="is written as tfrecord, expected array_record: build it with `tfds build"):
+        glue.load(TaskConfig("rte", str(other)), tokenizer, 32)
     with pytest.raises(UserError, match="is no cola of TFDS's glue: it has no sentence"):
         glue.load(TaskConfig("cola", str(folder)), tokenizer, 32)
 

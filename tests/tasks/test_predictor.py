@@ -1,5 +1,6 @@
 """A model's head asked directly, and by `bert-jax predict`, against a forward pass of each input alone."""
 
+import io
 import json
 
 import jax
@@ -102,19 +103,29 @@ def test_tags_of_words(runs, lines, capsys):
 def test_answers_are_parts_of_the_text(runs, lines, capsys):
     (result,) = told(capsys, runs["answer"], "answer", "--top=3", f"{lines[0]}\t{lines[1]}")
     assert result["answer"] in lines[1] and len(result["n_best"]) == 3
-    logits = alone(runs["answer"], lines[0], lines[1])
-    place = len(load_model(runs["answer"]).tokenizer.encode([lines[0]])[0]) + 2
-    own = logits[place:-1]
-    best = max(own[a, 0] + own[b, 1] for a in range(len(own)) for b in range(a, len(own)))
-    chosen = result["n_best"][0]
-    assert lines[1][chosen["start"] :].startswith(chosen["text"])
+    tokenizer = load_model(runs["answer"]).tokenizer
+    logits = alone(runs["answer"], lines[0], lines[1])[len(tokenizer.encode([lines[0]])[0]) + 2 : -1]
+    _, _, spans = tokenizer.encode_with_spans([lines[1]])
+    scores = {(a, b): logits[a, 0] + logits[b, 1] for a in range(len(logits)) for b in range(a, len(logits))}
+    first, second = sorted(scores, key=scores.get)[:-3:-1]
+    chosen, other = result["n_best"][:2]
+    for (a, b), found in ((first, chosen), (second, other)):
+        assert found["text"] == lines[1][spans[a, 0] : spans[b, 1]] and found["start"] == spans[a, 0]
+    ratio = np.log(chosen["probability"] / other["probability"])
+    assert ratio == pytest.approx(scores[first] - scores[second], abs=1e-3)
     assert "" not in [found["text"] for found in result["n_best"]]
     (unsure,) = told(capsys, runs["answer"], "answer", "--may_be_none", "--top=50", f"{lines[0]}\t{lines[1]}")
     assert "" in [found["text"] for found in unsure["n_best"]]
-    everything = TaskPredictor(load_model(runs["answer"])).answer([lines[0]], [lines[1]])[0]["n_best"]
-    assert everything[0] | {"probability": 0} == chosen | {"probability": 0}
-    ratio = np.log(everything[0]["probability"] / everything[1]["probability"])
-    assert 0 <= ratio < 100 and np.isfinite(best)
+
+
+def test_an_empty_line_has_a_result_of_its_own(runs, lines, capsys, monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.StringIO(f"{lines[0]}\n\n{lines[1]}\n"))
+    results = told(capsys, runs["classify"], "classify")
+    for result, text in zip(results, (lines[0], "", lines[1]), strict=True):
+        probabilities = scipy.special.softmax(alone(runs["classify"], text))
+        np.testing.assert_allclose(list(result["probabilities"].values()), probabilities, atol=1e-5)
+    monkeypatch.setattr("sys.stdin", io.StringIO(f"\n{lines[0]}\n"))
+    assert [len(result["tags"]) for result in told(capsys, runs["tag"], "tag")] == [0, len(lines[0].split())]
 
 
 def test_the_likeliest_ending(runs, lines, capsys):
