@@ -6,7 +6,8 @@
 
 Files of JSON lines, CSV, TSV or Parquet by their ending; `task.second` names the column of a second text, if there is
 one. Without `task.validation` a tenth of the training examples is held out. Settings: GLUE's (configs/glue.py).
-Hardware: any; on an accelerator add --config.compute.dtype=bfloat16.
+Hardware: any; on an accelerator add --config.compute.dtype=bfloat16, on a CPU, where it is the faster generator,
+--config.compute.dropout_generator=threefry2x32.
 """
 
 from bert_jax.recipes import finetuning

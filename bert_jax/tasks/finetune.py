@@ -222,7 +222,8 @@ class Run:
                 break
         self._read(*unread)
         if evaluates:
-            progress.loss, progress.loss_sum, progress.loss_steps = progress.loss_sum / progress.loss_steps, 0.0, 0
+            progress.loss = progress.loss_sum / progress.loss_steps if progress.loss_steps else float("nan")
+            progress.loss_sum, progress.loss_steps = 0.0, 0
             self._evaluate()
         progress.seconds += time.perf_counter() - started
         if self.checkpoints:
@@ -244,13 +245,13 @@ class Run:
                 raise UserError(f"{self.progress.bad_streak} steps in a row up to step {step} were not finite: stopped")
         else:
             self.progress.bad_streak = 0
+            self.progress.loss_sum += metrics["loss"]
+            self.progress.loss_steps += 1
         self.log.write("train", step, metrics)
         if step % self.config.log_every == 0:
             self.log.say(
                 f"step {step}/{self.total_steps}: loss {metrics['loss']:.4f}; lr {metrics['learning_rate']:.3g}"
             )
-        self.progress.loss_sum += metrics["loss"]
-        self.progress.loss_steps += 1
 
     def _evaluate(self):
         progress, scores = self.progress, {}
@@ -259,13 +260,14 @@ class Run:
             scores[name] = self.task.score(self.task.splits[name], outputs)
             self.log.write(name, progress.step, scores[name])
         self.log.say(f"step {progress.step}: training loss {progress.loss:.4f}; {scores_in_words(scores)}")
-        if progress.best_step < 0 or self._height(scores) > self._height(progress.scores):
+        # Where nothing is scored the last weights are the best.
+        if not scores or progress.best_step < 0 or self._height(scores) > self._height(progress.scores):
             progress.best_step, progress.scores = progress.step, scores
             self._save_best()
 
     def _height(self, scores):
-        """What the best weights are chosen by; the last ones where nothing is scored."""
-        return next(iter(scores.values()))[self.task.main] if scores else self.progress.step
+        """What the best weights are chosen by."""
+        return next(iter(scores.values()))[self.task.main]
 
     def _save_best(self):
         """The new ones are there before the old ones go: of several steps the last is the best."""

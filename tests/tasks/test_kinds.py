@@ -133,3 +133,11 @@ def test_eight_devices_learn_the_same(tmp_path, data, task, recipe, main, least)
     assert run_here(*command(task, recipe, data, tmp_path / "one", **changes)) == 0
     one, eight = ([line["loss"] for line in metrics(tmp_path / name, "train")] for name in ("one", "eight"))
     np.testing.assert_allclose(one, eight, rtol=2e-3, atol=2e-4)
+
+
+def test_without_held_out_examples_the_last_weights_are_kept(tmp_path, data):
+    arguments = command("ner", "ner.py:debug", data, tmp_path, epochs=3)
+    assert run_here(*[flag for flag in arguments if "task.validation" not in flag]) == 0
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    assert summary["best_step"] == summary["steps"] == 30 and summary["scores"] == {}
+    assert load_model(tmp_path).record["step"] == 30
